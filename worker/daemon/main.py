@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 import threading
+from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import NoReturn
@@ -16,6 +17,7 @@ from shardmerge.proto import errors, failpoints, networks, secret
 from shardmerge.proto import log as logs
 from shardmerge.proto.config.daemon.daemon_file import load_daemon
 from shardmerge.proto.config.daemon.model import WorkerFile
+from shardmerge.proto.config.daemon.spark import MASTER, refused_connect
 from shardmerge.proto.config.daemon.tls import etcd_tls_of, tls_of
 from shardmerge.proto.config.daemon_flags import flag_names, flags_of, given_flags, with_two_dashes
 from shardmerge.proto.config.secrets.key_file import key_file
@@ -27,6 +29,7 @@ from shardmerge.worker.binlog.decoder_probe import ProbeTask
 from shardmerge.worker.core.spark.runner import SparkRunner, TaskFailed
 from shardmerge.worker.core.spark.scratch_dir import ScratchDir
 from shardmerge.worker.core.spark.settings import effective, is_protected
+from shardmerge.worker.core.spark.survey import survey
 from shardmerge.worker.core.stop_signal import StopSignal
 from shardmerge.worker.daemon.daemon import Daemon
 from shardmerge.worker.daemon.start_signals import end_children, unless_stopped
@@ -55,20 +58,30 @@ def command(path: Path | None, **flags: str | None) -> None:
         use_in_daemon(tls_of(config), etcd_tls_of(config))
         if config.is_open:
             _warn(errors.tls.INSECURE(address=config.advertise_addr))
-        spark = effective(config.spark_settings())
+        spark = _checked(config)
         if config.ssl_ca and not is_protected(spark):
-            _warn(errors.tls.OPEN_SPARK(master=spark["spark.master"]))
+            _warn(errors.tls.OPEN_SPARK(master=spark[MASTER]))
     except ShardmergeError as error:
         _fail(error, _EXIT_CONFIG)
     stop = _catch_signals()
     try:
         lost = _serve(config, stop)
     except ShardmergeError as error:
+        if config.log_file:
+            log.error("ended", error=str(error), workaround=error.workaround)  # noqa: TRY400 - no traceback
         _fail(error, _EXIT_RUNTIME)
     if lost and not stop.is_set():
         # A JVM cannot be started twice in one process: restart in place, with the same arguments.
         log.warning("restarting in place")
         os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606 - our own arguments
+
+
+def _checked(config: WorkerFile) -> Mapping[str, str]:
+    """Spark's settings. Raises the error with which Spark would not start."""
+    refused = refused_connect(config.spark_settings(), os.environ.get("SPARK_REMOTE", ""))
+    if refused is not None:
+        raise refused
+    return effective(config.spark_settings(), advertised=config.advertise_addr)
 
 
 def main() -> None:
@@ -85,9 +98,12 @@ def _serve(config: WorkerFile, stop: threading.Event) -> bool:
 
         def begin_spark() -> SparkRunner:
             failpoints.hit("spark.starting")
-            spark = SparkRunner(config.spark_settings(), float(config.drain_seconds), scratch.path)
+            spark = SparkRunner(
+                config.spark_settings(), float(config.drain_seconds), scratch.path, config.advertise_addr
+            )
             started.callback(spark.stop)
-            _probe(spark)
+            if spark.is_local:
+                _probe(spark)
             return spark
 
         # The JVM starts first: a fork while gRPC threads run would skip gRPC's fork handlers.
@@ -97,6 +113,11 @@ def _serve(config: WorkerFile, stop: threading.Event) -> bool:
         daemon = Daemon(config, spark, stop)
         started.callback(daemon.close)
         daemon.start()
+        if not spark.is_local:
+            # Executors elsewhere call the worker, which therefore listens already, and registers only afterwards.
+            unless_stopped(lambda: _survey(spark, config.advertise_addr), stop, float(config.drain_seconds))
+            if stop.is_set():
+                return False
         daemon.run()
         return daemon.spark_lost
 
@@ -107,7 +128,18 @@ def _probe(spark: SparkRunner) -> None:
     if isinstance(outcome, TaskFailed):
         if outcome.error.spec is not errors.worker.DECODER_NOT_COMPILED:
             raise outcome.error
-        log.warning("probe", error=str(outcome.error), workaround=outcome.error.workaround)
+        _warn_of_probe(outcome.error)
+
+
+def _survey(spark: SparkRunner, address: str) -> None:
+    """The probe of a cluster: it checks the environment of every executor."""
+    warning = survey(spark, address)
+    if warning is not None:
+        _warn_of_probe(warning)
+
+
+def _warn_of_probe(error: ShardmergeError) -> None:
+    log.warning("probe", error=str(error), workaround=error.workaround)
 
 
 def _warn(error: ShardmergeError) -> None:

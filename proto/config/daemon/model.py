@@ -247,10 +247,10 @@ class WorkerFile(DaemonFile):
             "(docs/how-to/spark-cluster.md). A worker does not start with `spark.authenticate` false, "
             "`spark.sql.variable.substitute`, `spark.ui.killEnabled`, `spark.ui.threadDumpsEnabled` or "
             "`spark.ui.heapHistogramEnabled` true, with `spark.driver.bindAddress` 0.0.0.0 without "
-            "`spark.network.crypto.enabled`, with Spark Connect (`sc://…`, `spark.remote`), or with `spark://…` without "
-            "`spark.authenticate.secret`; on a cluster also not with `spark.speculation` true, `spark.task.maxFailures` "
-            "above 1, or `spark.dynamicAllocation.enabled` true without `spark.dynamicAllocation.minExecutors` above 0. "
-            "Spark's web page is off without `spark.ui.enabled`.",
+            "`spark.network.crypto.enabled`, with Spark Connect (`sc://…`, `spark.remote`), or with `spark://…` "
+            "without `spark.authenticate.secret`; on a cluster also not with `spark.speculation` true, "
+            "`spark.task.maxFailures` above 1, or `spark.dynamicAllocation.enabled` true without "
+            "`spark.dynamicAllocation.minExecutors` above 0. Spark's web page is off without `spark.ui.enabled`.",
             default=f"{{master: {defaults.SPARK_MASTER}}}",
             sample=f"{{master: '{defaults.SPARK_MASTER}'}}",
         ),

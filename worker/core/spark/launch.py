@@ -8,17 +8,24 @@ from __future__ import annotations
 
 import os
 import shlex
+import socket
 import tempfile
+import threading
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
 from pyspark import SparkContext
 
+from shardmerge.proto import errors
+from shardmerge.proto.config.daemon.spark import master_addresses
 from shardmerge.worker.core.spark.settings import properties
 
 _ARGUMENTS = "PYSPARK_SUBMIT_ARGS"
 _NO_ARGUMENTS = "pyspark-shell"
+_CONNECT_SECONDS = 20.0
+_LOOK_SECONDS = 1.0
+_WAITING = "StandaloneSchedulerBackend.waitForRegistration"
 
 
 def start_jvm(settings: Mapping[str, str], folder: Path | None) -> None:
@@ -28,6 +35,64 @@ def start_jvm(settings: Mapping[str, str], folder: Path | None) -> None:
     """
     with _file(settings, folder) as path, _arguments(path):
         SparkContext._ensure_initialized()
+
+
+@contextmanager
+def connecting(master: str) -> Generator[None]:
+    """Kill the JVM if the block waits too long for the master of a standalone cluster: Spark's driver does so for more
+    than a minute, and cannot be interrupted. The block's own error then becomes SPARK_START_FAILED."""
+    if not master_addresses(master):
+        yield
+        return
+    ended, is_late = threading.Event(), threading.Event()
+
+    def watch() -> None:
+        wait = _CONNECT_SECONDS
+        while not ended.wait(wait):
+            wait = _LOOK_SECONDS
+            if _waits_for_master():
+                is_late.set()
+                SparkContext._gateway.proc.kill()
+                return
+
+    threading.Thread(target=watch, name="spark-connect", daemon=True).start()
+    try:
+        yield
+    except Exception as error:
+        if not is_late.is_set():
+            raise
+        reason = f"{master} has not accepted the worker within {_CONNECT_SECONDS:g} s: {_refusal(master)}"
+        raise errors.worker.SPARK_START_FAILED(reason=reason) from error
+    finally:
+        ended.set()
+
+
+def _waits_for_master() -> bool:
+    """Whether a thread of the JVM waits until the master of a standalone cluster accepts the driver. On a busy machine
+    the start may take as long, and is not to be ended."""
+    try:
+        jvm = SparkContext._jvm
+        stacks = jvm.java.lang.Thread.getAllStackTraces().values()
+        return any(_WAITING in jvm.java.util.Arrays.toString(stack) for stack in stacks)
+    except Exception:  # noqa: BLE001 - Py4J's: the JVM has ended
+        return False
+
+
+def _refusal(master: str) -> str:
+    """Why no master of the cluster has accepted the worker, as far as a connection shows it."""
+    reason = "look at the log of Spark's master or of the cluster's manager"
+    for address in master_addresses(master):
+        host, _, port = address.rpartition(":")
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), timeout=2).close()
+        except (OSError, ValueError) as error:
+            reason = f"{address} cannot be connected to: {error}"
+        else:
+            return (
+                f"{address} accepts connections; check that it is a Spark master of the worker's version of Spark and "
+                "has the worker's spark.authenticate.secret"
+            )
+    return reason
 
 
 @contextmanager

@@ -10,30 +10,39 @@ import os
 import pickle
 import sys
 import threading
+import time
 import traceback
-import uuid
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from pyspark import cloudpickle
 from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
 
 from shardmerge.proto import errors, networks
+from shardmerge.proto.config.daemon.spark import MASTER, is_local
 from shardmerge.proto.errors import ShardmergeError
 from shardmerge.proto.log import get_logger
 from shardmerge.proto.tls.process import of_process, use_fresh
-from shardmerge.worker.core.spark.launch import start_jvm
+from shardmerge.worker.core.spark.executors import Executors
+from shardmerge.worker.core.spark.failures import first_line
+from shardmerge.worker.core.spark.job import Job
+from shardmerge.worker.core.spark.launch import connecting, start_jvm
 from shardmerge.worker.core.spark.settings import effective, slots, ui_address
 from shardmerge.worker.core.stop_signal import StopSignal
 
 log = get_logger()
 
 _LOCAL_IP = "SPARK_LOCAL_IP"
+_PYTHON_KEY = "spark.pyspark.python"
 _POLL_SECONDS = 0.02
+_LOOK_SECONDS = 0.25
+_EVERY_SLOT_SECONDS = 60.0
 _RESULT_SCHEMA = "index int, outcome binary"
 
 
@@ -54,6 +63,8 @@ class TaskFailed:
 
 TaskOutcome = TaskDone | TaskStopped | TaskFailed
 
+ArrowFunction = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+
 
 class TaskBody(ABC):
     """Runs inside a Spark Python process; must pickle by reference (an object of a module-level class)."""
@@ -72,34 +83,58 @@ class TaskBody(ABC):
 class SparkRunner:
     """Owns the SparkSession and its slots. One per worker process, started before any gRPC object."""
 
-    def __init__(self, settings: Mapping[str, str], drain_seconds: float = 10.0, scratch: Path | None = None) -> None:
-        """Start Spark; 4–8 s on a quiet machine. Raises SPARK_START_FAILED, and what :func:`effective` raises.
+    def __init__(
+        self,
+        settings: Mapping[str, str],
+        drain_seconds: float = 10.0,
+        scratch: Path | None = None,
+        advertised: str = "",
+    ) -> None:
+        """Start Spark; 4–8 s on a quiet machine, and up to 20 s more until a cluster has started executors.
 
-        ``scratch``: folder for the JVM's files; None: the folder for temporary files.
+        ``scratch``: folder for the JVM's files; None: the folder for temporary files. ``advertised``: the worker's
+        address for executors. Raises SPARK_START_FAILED, SPARK_NO_EXECUTOR, SPARK_SLOTS_MISSING, and what
+        :func:`effective` raises.
         """
-        merged = effective(settings, scratch)
+        merged = effective(settings, scratch, advertised)
         # By default Spark's Python workers use `python3` from PATH, but they need this environment.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-        os.environ[_LOCAL_IP] = ui_address(merged, os.environ.get(_LOCAL_IP, ""), only_tls=of_process() is not None)
-        try:
-            start_jvm(merged, scratch)
-            builder = SparkSession.builder
-            for key, value in merged.items():
-                builder = builder.config(key, value)
-            self._spark = builder.getOrCreate()
-            _without_rest(self._spark)
-        except Exception as error:  # pyspark raises RuntimeError, OSError or Py4J errors here
-            raise errors.worker.SPARK_START_FAILED(reason=_first_line(error)) from error
-        self._ui_url = _ui_url(self._spark)
+        if own := merged.get(_PYTHON_KEY):
+            os.environ["PYSPARK_PYTHON"] = own  # Spark's own commands read the setting; PySpark reads only the variable
+        os.environ[_LOCAL_IP] = ui_address(settings, os.environ.get(_LOCAL_IP, ""), only_tls=of_process() is not None)
         self._drain_seconds = drain_seconds
-        self._total_slots = slots(merged) or os.cpu_count() or 1
         self._used_slots = 0
         self._lock = threading.Lock()
         self._lost = threading.Event()
+        self._executors: Executors | None = None
+        try:
+            start_jvm(merged, scratch)
+            with connecting(merged[MASTER]):
+                builder = SparkSession.builder
+                for key, value in merged.items():
+                    builder = builder.config(key, value)
+                self._spark = builder.getOrCreate()
+            _without_rest(self._spark)
+            promised = slots(merged)
+            if is_local(merged[MASTER]):
+                self._total_slots = promised or os.cpu_count() or 1
+            else:
+                self._executors = Executors(self._spark, merged[MASTER], promised)
+                self._total_slots = self._executors.wait()
+        except ShardmergeError:
+            raise
+        except Exception as error:  # pyspark raises RuntimeError, OSError or Py4J errors here
+            raise errors.worker.SPARK_START_FAILED(reason=first_line(error)) from error
+        self._ui_url = _ui_url(self._spark)
+
+    @property
+    def is_local(self) -> bool:
+        """Whether its tasks run on this machine, under its own JVM."""
+        return self._executors is None
 
     @property
     def lost(self) -> bool:
-        """Whether the JVM has ended: no job can run in this process any more."""
+        """Whether the JVM has ended, or its cluster has removed it: no job can run in this process any more."""
         return self._lost.is_set()
 
     @property
@@ -133,32 +168,97 @@ class SparkRunner:
             with self._lock:
                 self._used_slots -= count
 
-    def _run(self, name: str, count: int, body: TaskBody, stop: StopSignal) -> list[TaskOutcome]:
-        tag = f"shardmerge-{uuid.uuid4().hex}"
-        job = _Job(self._spark, tag, name, count, body)
+    def in_every_slot(self, name: str, function: ArrowFunction, schema: str) -> list[Any]:
+        """The first columns of the rows that ``function`` yields in each of the slots. All tasks run at the same time,
+        so that there is at least one on each executor. Raises what PySpark raises, and TimeoutError.
+
+        Classes of ``function``'s module are sent by value.
+        """
+        module = sys.modules[type(function).__module__]
+        count = self._total_slots
+
+        def frame(spark: SparkSession) -> DataFrame:
+            cloudpickle.register_pickle_by_value(module)
+            try:
+                return spark.range(0, count, 1, count).mapInArrow(function, schema, barrier=True)
+            finally:
+                cloudpickle.unregister_pickle_by_value(module)
+
+        job = Job(self._spark, name, frame, lambda rows: [row[0] for row in rows], is_grouped=False)
         job.start()
-        deadline: float | None = None
-        waited = 0.0
-        while not job.wait(_POLL_SECONDS):
-            if not stop.is_set:
-                continue
-            waited += _POLL_SECONDS
-            if deadline is None:
-                deadline = waited + self._drain_seconds
-            elif waited > deadline:
-                log.warning("interrupting Spark job that did not drain", job=name)
-                self._spark.interruptTag(tag)
-                job.wait(self._drain_seconds)
-                break
-        if job.outcomes is not None:
-            return job.outcomes
-        if stop.is_set and not self._jvm_gone():
+        if not job.wait(_EVERY_SLOT_SECONDS):
+            job.interrupt()
+            raise TimeoutError(f"the first tasks on its executors have not ended after {_EVERY_SLOT_SECONDS:g} s")
+        if job.result is None:
+            raise job.error or TimeoutError("interrupted")
+        return job.result
+
+    def _run(self, name: str, count: int, body: TaskBody, stop: StopSignal) -> list[TaskOutcome]:
+        executors = self._executors
+        if executors is not None and (error := executors.shortage(self._used_slots)) is not None:
+            return [TaskFailed(error)] * count
+        job = Job(
+            self._spark,
+            name,
+            lambda spark: spark.range(0, count, 1, count).mapInArrow(ArrowBody(name, body), _RESULT_SCHEMA),
+            lambda rows: _outcomes(rows, count),
+            is_grouped=executors is not None,
+        )
+        job.start()
+        error = self._wait(job, name, count, stop)
+        if job.result is not None:
+            return job.result
+        if error is not None:
+            return [TaskFailed(error)] * count
+        if stop.is_set and not self._is_gone():
             return [TaskStopped()] * count
-        reason = _first_line(job.error) if job.error is not None else "interrupted"
-        if self._jvm_gone():
+        reason = first_line(job.error) if job.error is not None else "interrupted"
+        if self._is_gone():
             self._lost.set()
             return [TaskFailed(errors.worker.SPARK_LOST(reason=reason))] * count
         return [TaskFailed(errors.worker.SPARK_TASK_LOST(job=name, reason=reason))] * count
+
+    def _wait(self, job: Job[list[TaskOutcome]], name: str, count: int, stop: StopSignal) -> ShardmergeError | None:
+        """Wait until the job has ended, or was interrupted: because it did not drain, because none of its tasks runs
+        any more, or because the cluster has no slots for it, which is the error that is returned."""
+        stopped_at: float | None = None
+        look_at = time.monotonic() + _LOOK_SECONDS
+        idle_looks = 0
+        while not job.wait(_POLL_SECONDS):
+            now = time.monotonic()
+            if stop.is_set and stopped_at is None:
+                stopped_at = now
+            if stopped_at is not None and now - stopped_at > self._drain_seconds:
+                log.warning("interrupting Spark job that did not drain", job=name)
+                self._interrupt(job)
+                return None
+            if self._executors is None or now < look_at:
+                continue
+            look_at = now + _LOOK_SECONDS
+            if stopped_at is None:
+                error = self._executors.shortage(self._used_slots)
+                if error is not None and self._running(job) < count:
+                    self._interrupt(job)
+                    return error
+            else:
+                # What is left would wait for another executor, only to be stopped there.
+                idle_looks = 0 if self._running(job) else idle_looks + 1
+                if idle_looks > 1:
+                    self._interrupt(job)
+                    return None
+        return None
+
+    def _interrupt(self, job: Job[list[TaskOutcome]]) -> None:
+        with suppress(Exception):  # Py4J's, when the JVM has ended: then the job ends by itself
+            job.interrupt()
+        job.wait(self._drain_seconds)
+
+    @staticmethod
+    def _running(job: Job[list[TaskOutcome]]) -> int:
+        try:
+            return job.running_tasks
+        except Exception:  # noqa: BLE001 - Py4J's, when the JVM has ended: then the job ends by itself
+            return sys.maxsize
 
     def _take_slots(self, name: str, count: int) -> None:
         # Tasks are long-lived: one that waits for a slot would wait for ever, so a shortage is an error.
@@ -172,16 +272,26 @@ class SparkRunner:
         process = getattr(getattr(self._spark.sparkContext, "_gateway", None), "proc", None)
         return process is not None and process.poll() is not None
 
+    def _is_gone(self) -> bool:
+        """Whether no job can run any more: the JVM has ended, or the cluster has removed this driver."""
+        if self._jvm_gone():
+            return True
+        if self._executors is None:
+            return False
+        with suppress(Exception):  # Py4J's: the JVM is ending
+            self._executors.look()
+        return self._executors.is_stopped
+
     def check(self) -> None:
         """Notice a JVM that died while no job was running; sets :attr:`lost`."""
-        if self._jvm_gone():
+        if self._jvm_gone() or (self._executors is not None and self._executors.is_stopped):
             self._lost.set()
 
     def stop(self) -> None:
         """End Spark; ends the JVM's Python processes too."""
         process = getattr(getattr(self._spark.sparkContext, "_gateway", None), "proc", None)
         if not self._jvm_gone():
-            self._spark.stop()
+            self._stop_session()
         if process is not None:
             # The gateway JVM ends when its standard input does.
             if process.stdin is not None:
@@ -192,6 +302,15 @@ class SparkRunner:
                 process.kill()
                 process.wait()  # the folder it writes to is removed next
 
+    def _stop_session(self) -> None:
+        if self._executors is None:
+            self._spark.stop()
+            return
+        # A cluster may not answer: then its executors end because the JVM ends.
+        stopping = threading.Thread(target=self._spark.stop, name="spark-stop", daemon=True)
+        stopping.start()
+        stopping.join(self._drain_seconds)
+
 
 def _ui_url(spark: SparkSession) -> str:
     try:
@@ -200,33 +319,9 @@ def _ui_url(spark: SparkSession) -> str:
         return ""
 
 
-class _Job(threading.Thread):
-    """One collect() in a thread of its own: tags are thread-local."""
-
-    def __init__(self, spark: SparkSession, tag: str, name: str, count: int, body: TaskBody) -> None:
-        super().__init__(name=f"spark-{name}", daemon=True)
-        self._spark, self._tag, self._label, self._count, self._body = spark, tag, name, count, body
-        self._done = threading.Event()
-        self.outcomes: list[TaskOutcome] | None = None
-        self.error: Exception | None = None
-
-    def run(self) -> None:
-        try:
-            self._spark.addTag(self._tag)
-            rows = (
-                self._spark.range(0, self._count, 1, self._count)
-                .mapInArrow(ArrowBody(self._label, self._body), _RESULT_SCHEMA)
-                .collect()
-            )
-            found = {row["index"]: pickle.loads(bytes(row["outcome"])) for row in rows}  # noqa: S301 - our own tasks
-            self.outcomes = [found[index] for index in range(self._count)]
-        except Exception as error:  # noqa: BLE001 - Py4J, PySpark and socket errors alike end the job
-            self.error = error
-        finally:
-            self._done.set()
-
-    def wait(self, seconds: float) -> bool:
-        return self._done.wait(seconds)
+def _outcomes(rows: list[Row], count: int) -> list[TaskOutcome]:
+    found = {row["index"]: pickle.loads(bytes(row["outcome"])) for row in rows}  # noqa: S301 - our own tasks
+    return [found[index] for index in range(count)]
 
 
 class ArrowBody:
@@ -277,13 +372,3 @@ def _without_rest(spark: SparkSession) -> None:
     page: Any = spark._jsparkSession.sparkContext().ui()
     if page.isDefined():
         page.get().detachHandler("/api")
-
-
-def _first_line(error: BaseException) -> str:
-    text = str(error).strip()
-    # Spark reports the exception that ended a Python process as the text of its traceback.
-    coded = f"{ShardmergeError.__module__}.{ShardmergeError.__qualname__}: "
-    for line in text.splitlines():
-        if line.startswith(coded):
-            return line.removeprefix(coded)
-    return f"{type(error).__name__}: {text.splitlines()[0] if text else ''}"

@@ -1,0 +1,121 @@
+"""The executors of a Spark cluster, as its driver knows them: how many slots they have, since when slots are missing.
+
+Spark waits for executors without an end. A worker waits for a short time only, and then reports what is missing.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from shardmerge.proto import errors
+from shardmerge.proto.errors import ShardmergeError
+from shardmerge.proto.log import get_logger
+from shardmerge.worker.core.spark.standalone_master import describe_cluster
+
+log = get_logger()
+
+WAIT_SECONDS = 20.0
+"""Time that a cluster gets to start executors."""
+_POLL_SECONDS = 0.25
+_WATCH_SECONDS = 1.0
+_SETTLED_SECONDS = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Slots:
+    """The slots of all executors: ``count`` now; fewer than promised since ``short_since``, None: they are enough."""
+
+    count: int
+    short_since: float | None = None
+
+    def then(self, count: int, promised: int, now: float) -> Slots:
+        """The state after a later count."""
+        if count >= promised:
+            return Slots(count)
+        return Slots(count, now if self.short_since is None else self.short_since)
+
+    def is_lacking(self, needed: int, now: float, seconds: float = WAIT_SECONDS) -> bool:
+        """Whether ``needed`` slots are not there, although the cluster had ``seconds`` to start executors."""
+        return needed > self.count and self.short_since is not None and now - self.short_since >= seconds
+
+
+class Executors:
+    """The executors of one driver. ``promised``: the slots that the settings promise; None: those that the cluster
+    provides at the start."""
+
+    def __init__(self, spark: SparkSession, master: str, promised: int | None) -> None:
+        self._spark, self._master, self._promised = spark, master, promised
+        self._java: Any = spark.sparkContext._jsc.sc()
+        self._slots = Slots(0)
+        self._is_stopped = False
+
+    def wait(self) -> int:
+        """Wait until executors with all slots have registered; returns the number of slots, which are from then on
+        watched. Raises SPARK_NO_EXECUTOR, SPARK_SLOTS_MISSING, and Py4J errors when the JVM ends."""
+        count = wait_for_slots(self._count, self._promised)
+        if count == 0 or count < (self._promised or 0):
+            raise self._missing(count, self._promised or 1)
+        self._promised = count if self._promised is None else self._promised
+        self._slots = Slots(count)
+        threading.Thread(target=self._watch, name="spark-executors", daemon=True).start()
+        return self._promised
+
+    def shortage(self, needed: int) -> ShardmergeError | None:
+        """The error for tasks that need ``needed`` slots in total; None: these exist, or may soon."""
+        slots = self._slots
+        return self._missing(slots.count, needed) if slots.is_lacking(needed, time.monotonic()) else None
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether the driver has lost its cluster for good (its master has removed it), as last seen."""
+        return self._is_stopped
+
+    def look(self) -> None:
+        """Count the slots now. Raises Py4J errors when the JVM has ended."""
+        self._is_stopped = self._is_stopped or bool(self._java.isStopped())
+        count = 0 if self._is_stopped else self._count()
+        self._slots = self._slots.then(count, self._promised or 0, time.monotonic())
+
+    def _watch(self) -> None:
+        while not self._is_stopped:
+            time.sleep(_WATCH_SECONDS)
+            before = self._slots.count
+            try:
+                self.look()
+            except Exception:  # noqa: BLE001 - the JVM has ended, which the runner notices
+                return
+            if self._slots.count != before:
+                log.info("slots of Spark's executors", master=self._master, before=before, now=self._slots.count)
+
+    def _count(self) -> int:
+        profile = self._java.resourceProfileManager().defaultResourceProfile()
+        return int(self._java.maxNumConcurrentTasks(profile))
+
+    def _missing(self, count: int, needed: int) -> ShardmergeError:
+        cluster = describe_cluster(self._spark, self._master)
+        if count == 0:
+            return errors.worker.SPARK_NO_EXECUTOR(master=self._master, seconds=f"{WAIT_SECONDS:g}", cluster=cluster)
+        return errors.worker.SPARK_SLOTS_MISSING(master=self._master, found=count, needed=needed, cluster=cluster)
+
+
+def wait_for_slots(count: Callable[[], int], promised: int | None, seconds: float = WAIT_SECONDS) -> int:
+    """Wait up to ``seconds`` until there are ``promised`` slots; None: until there are some and their number does not
+    change any more. Returns the number."""
+    deadline = time.monotonic() + seconds
+    found, since = count(), time.monotonic()
+    while time.monotonic() < deadline:
+        if promised is not None and found >= promised:
+            break
+        if promised is None and found and time.monotonic() - since >= _SETTLED_SECONDS:
+            break
+        time.sleep(_POLL_SECONDS)
+        now = count()
+        if now != found:
+            found, since = now, time.monotonic()
+    return found

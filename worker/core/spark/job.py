@@ -1,0 +1,64 @@
+"""One job of Spark in a thread of its own, which can be interrupted, and which reports how many of its tasks run."""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+from pyspark.sql import DataFrame, Row, SparkSession
+
+T = TypeVar("T")
+
+
+class Job(threading.Thread, Generic[T]):
+    """Collects the rows of ``frame`` and reads them. A thread of its own, because tags and groups are thread-local.
+
+    ``frame``: made in that thread. ``result``: None while it runs, and if it failed: then ``error`` is why.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        name: str,
+        frame: Callable[[SparkSession], DataFrame],
+        read: Callable[[list[Row]], T],
+        *,
+        is_grouped: bool,
+    ) -> None:
+        """``is_grouped``: whether :attr:`running_tasks` is used."""
+        super().__init__(name=f"spark-{name}", daemon=True)
+        self._spark, self._label, self._frame, self._read = spark, name, frame, read
+        self._tag = f"shardmerge-{uuid.uuid4().hex}"
+        self._is_grouped = is_grouped
+        self._done = threading.Event()
+        self.result: T | None = None
+        self.error: Exception | None = None
+
+    def run(self) -> None:
+        try:
+            self._spark.addTag(self._tag)
+            if self._is_grouped:
+                self._spark.sparkContext.setJobGroup(self._tag, self._label)
+            self.result = self._read(self._frame(self._spark).collect())
+        except Exception as error:  # noqa: BLE001 - Py4J, PySpark and socket errors alike end the job
+            self.error = error
+        finally:
+            self._done.set()
+
+    def wait(self, seconds: float) -> bool:
+        """Wait up to ``seconds`` for its end; whether it has ended."""
+        return self._done.wait(seconds)
+
+    def interrupt(self) -> None:
+        """Let Spark end its tasks."""
+        self._spark.interruptTag(self._tag)
+
+    @property
+    def running_tasks(self) -> int:
+        """How many of its tasks run now, as far as Spark's driver knows."""
+        tracker = self._spark.sparkContext.statusTracker()
+        jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(self._tag)]
+        stages = [tracker.getStageInfo(stage) for job in jobs if job is not None for stage in job.stageIds]
+        return sum(stage.numActiveTasks for stage in stages if stage is not None)

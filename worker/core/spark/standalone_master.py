@@ -1,0 +1,59 @@
+"""Asks the master of a standalone cluster for its workers and cores, to explain why executors are missing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from shardmerge.proto.config.daemon.spark import master_addresses
+
+_ANSWER_SECONDS = 3
+
+
+def describe_cluster(spark: SparkSession, master: str) -> str:
+    """The workers, cores and memory of the cluster in one phrase. Never raises: it is a part of another error."""
+    for address in master_addresses(master):
+        try:
+            return _described(spark, address)
+        except Exception:  # noqa: BLE001, S112 - a standby master, an earlier version of Spark, or a JVM that has ended
+            continue
+    return "how many cores the cluster has is not known"
+
+
+def _described(spark: SparkSession, address: str) -> str:
+    state = _state(spark, address)
+    workers = [one for one in state.workers() if one.state().toString() == "ALIVE"]
+    if not workers:
+        return "the cluster has no worker"
+    cores, memory = sum(one.cores() for one in workers), max(one.memory() for one in workers)
+    others = max(0, len(state.activeApps()) - 1)
+    return (
+        f"the cluster has {_number(len(workers), 'worker')} with {_number(cores, 'core')} in total and at most "
+        f"{memory} MiB of memory each; {_number(others, 'other application')} may use them"
+    )
+
+
+def _number(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"
+
+
+def _state(spark: SparkSession, address: str) -> Any:
+    """The master's answer (org.apache.spark.deploy.DeployMessages.MasterStateResponse): Spark's own command lines ask
+    for it in this way, there is no public interface."""
+    jvm = spark._jvm
+
+    def single(name: str) -> Any:
+        return getattr(getattr(jvm, f"{name}$"), "MODULE$")
+
+    seconds = jvm.scala.concurrent.duration.FiniteDuration(_ANSWER_SECONDS, jvm.java.util.concurrent.TimeUnit.SECONDS)
+    # With a time limit: a master that does not answer must not hold up the error that this explains.
+    found = (
+        spark.sparkContext._jsc.sc().schedulerBackend().rpcEnv().asyncSetupEndpointRefByURI(f"spark://Master@{address}")
+    )
+    master = jvm.scala.concurrent.Await.result(found, seconds)
+    timeout = jvm.org.apache.spark.rpc.RpcTimeout(seconds, "shardmerge")
+    kind = single("scala.reflect.ClassTag").apply(
+        jvm.java.lang.Class.forName("org.apache.spark.deploy.DeployMessages$MasterStateResponse")
+    )
+    return master.askSync(single("org.apache.spark.deploy.DeployMessages$RequestMasterState"), timeout, kind)

@@ -1,0 +1,78 @@
+"""The first tasks on a cluster: each executor has the worker's versions and a compiled decoder, and reaches the worker.
+
+It runs before the worker registers: what it finds would stop every task of the worker later, one by one.
+"""
+
+from __future__ import annotations
+
+import json
+import pickle
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from shardmerge.proto import errors
+from shardmerge.proto.errors import ShardmergeError
+from shardmerge.proto.tls.process import of_process
+from shardmerge.worker.core.spark.build import Survey, own_versions
+from shardmerge.worker.core.spark.failures import difference_in, first_line
+from shardmerge.worker.core.spark.runner import SparkRunner
+
+_NOT_INSTALLED = "not installed"
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What one process of an executor has reported. ``unreachable``: why it cannot call the worker, "": it can."""
+
+    host: str
+    versions: Mapping[str, str]
+    is_compiled: bool
+    unreachable: str
+
+
+def survey(spark: SparkRunner, address: str) -> ShardmergeError | None:
+    """Check every executor; ``address``: of the worker, which serves calls already. Returns the warning that a decoder
+    is not compiled; None: there is nothing to report.
+
+    Raises SPARK_VERSIONS_DIFFER, SPARK_CANNOT_REACH_WORKER, SPARK_START_FAILED.
+    """
+    own = own_versions()
+    try:
+        texts = spark.in_every_slot("survey", Survey(address, pickle.dumps(of_process())), "report string")
+        reports = [_read(text) for text in texts]
+    except Exception as error:  # Py4J, PySpark and socket errors alike; a report that is none
+        raise explained(error, own) from error
+    return verdict(reports, own, address)
+
+
+def explained(error: Exception, own: Mapping[str, str]) -> ShardmergeError:
+    """The error of tasks that have ended without a report."""
+    differs = difference_in(error)
+    if differs is None:
+        return errors.worker.SPARK_START_FAILED(reason=f"its first tasks have failed: {first_line(error)}")
+    there, here = differs.there or _NOT_INSTALLED, own.get(differs.what, "installed")
+    return errors.worker.SPARK_VERSIONS_DIFFER(host=differs.host, what=differs.what, there=there, here=here)
+
+
+def verdict(reports: Iterable[Report], own: Mapping[str, str], address: str) -> ShardmergeError | None:
+    """The warning of :func:`survey`, or its error. Versions come first: another version may have any other problem."""
+    reports = sorted(reports, key=lambda report: report.host)
+    for report in reports:
+        for what, here in own.items():
+            there = report.versions.get(what, _NOT_INSTALLED)
+            if there != here:
+                raise errors.worker.SPARK_VERSIONS_DIFFER(host=report.host, what=what, there=there, here=here)
+    for report in reports:
+        if report.unreachable:
+            raise errors.worker.SPARK_CANNOT_REACH_WORKER(host=report.host, address=address, reason=report.unreachable)
+    slow = _uncompiled(reports)
+    return errors.worker.DECODER_NOT_COMPILED(where=", ".join(slow)) if slow else None
+
+
+def _uncompiled(reports: Sequence[Report]) -> list[str]:
+    return sorted({report.host for report in reports if not report.is_compiled})
+
+
+def _read(text: str) -> Report:
+    found = json.loads(text)
+    return Report(found["host"], found["versions"], bool(found["compiled"]), str(found["unreachable"]))
