@@ -110,7 +110,7 @@ def _refuses(worker: Daemon, spec: ErrorSpec, began: float) -> str:
     assert "Traceback" not in said
     assert worker.session() == []
     print(f"measured: refused with {spec.code} after {took:.1f} s")
-    assert took < _REFUSED_SECONDS + 30 * _is_slow(), took
+    assert took < _REFUSED_SECONDS or _is_slow(), took
     return said
 
 
@@ -371,7 +371,7 @@ def test_recovery_times(make_spark: Callable[..., SparkCluster], make_merge: Cal
         for number in range(3):
             writer.go_on()
             took = _lose_executor(merge, f"executor{number}")
-            assert took <= _RECOVERY_SECONDS + 30 * _is_slow(), took
+            assert took <= _RECOVERY_SECONDS or _is_slow(), took
             until(lambda: all(node.executors() for node in spark.workers), "both executors run again", 60)
             _wait_slots(merge.worker)
 

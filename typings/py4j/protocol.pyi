@@ -1,5 +1,7 @@
 # The part of Py4J that is used here.
 from typing import Any
 
-class Py4JJavaError(Exception):
+class Py4JError(Exception): ...
+
+class Py4JJavaError(Py4JError):
     java_exception: Any

@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 from shardmerge.proto import errors
 from shardmerge.proto.errors import ShardmergeError
 from shardmerge.proto.log import get_logger
+from shardmerge.worker.core.spark.failures import JVM_ERRORS
 from shardmerge.worker.core.spark.standalone_master import describe_cluster
 
 log = get_logger()
@@ -88,7 +89,7 @@ class Executors:
             before = self._slots.count
             try:
                 self.look()
-            except Exception:  # noqa: BLE001 - the JVM has ended, which the runner notices
+            except JVM_ERRORS:  # the JVM has ended, which the runner notices
                 return
             if self._slots.count != before:
                 log.info("slots of Spark's executors", master=self._master, before=before, now=self._slots.count)

@@ -3,13 +3,27 @@
 from __future__ import annotations
 
 import threading
+import time
 import uuid
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from pyspark.sql import DataFrame, Row, SparkSession
 
 T = TypeVar("T")
+
+_LOOKS = 10
+_LOOK_SECONDS = 0.2
+_MOST_TASKS = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class TaskFailure:
+    """A task that has failed. ``text``: Spark's description of the error."""
+
+    host: str
+    text: str
 
 
 class Job(threading.Thread, Generic[T]):
@@ -27,7 +41,7 @@ class Job(threading.Thread, Generic[T]):
         *,
         is_grouped: bool,
     ) -> None:
-        """``is_grouped``: whether :attr:`running_tasks` is used."""
+        """``is_grouped``: whether :attr:`running_tasks` and :meth:`failed_tasks` are used."""
         super().__init__(name=f"spark-{name}", daemon=True)
         self._spark, self._label, self._frame, self._read = spark, name, frame, read
         self._tag = f"shardmerge-{uuid.uuid4().hex}"
@@ -59,6 +73,26 @@ class Job(threading.Thread, Generic[T]):
     def running_tasks(self) -> int:
         """How many of its tasks run now, as far as Spark's driver knows."""
         tracker = self._spark.sparkContext.statusTracker()
-        jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(self._tag)]
-        stages = [tracker.getStageInfo(stage) for job in jobs if job is not None for stage in job.stageIds]
+        stages = [tracker.getStageInfo(stage) for stage in self._stages()]
         return sum(stage.numActiveTasks for stage in stages if stage is not None)
+
+    def failed_tasks(self) -> list[TaskFailure]:
+        """The tasks of the failed job that have ended with an error. Spark's driver learns of them soon afterwards."""
+        store = self._spark.sparkContext._jsc.sc().statusStore()
+        for _ in range(_LOOKS):
+            found: list[TaskFailure] = []
+            for stage in self._stages():
+                tasks = store.taskList(stage, 0, _MOST_TASKS)
+                for number in range(tasks.length()):
+                    task = tasks.apply(number)
+                    if task.errorMessage().isDefined():
+                        found.append(TaskFailure(task.host(), task.errorMessage().get()))
+            if found:
+                return found
+            time.sleep(_LOOK_SECONDS)
+        return []
+
+    def _stages(self) -> list[int]:
+        tracker = self._spark.sparkContext.statusTracker()
+        jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(self._tag)]
+        return [stage for job in jobs if job is not None for stage in job.stageIds]

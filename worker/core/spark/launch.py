@@ -19,6 +19,7 @@ from pyspark import SparkContext
 
 from shardmerge.proto import errors
 from shardmerge.proto.config.daemon.spark import master_addresses
+from shardmerge.worker.core.spark.failures import JVM_ERRORS
 from shardmerge.worker.core.spark.settings import properties
 
 _ARGUMENTS = "PYSPARK_SUBMIT_ARGS"
@@ -72,9 +73,9 @@ def _waits_for_master() -> bool:
     the start may take as long, and is not to be ended."""
     try:
         jvm = SparkContext._jvm
-        stacks = jvm.java.lang.Thread.getAllStackTraces().values()
+        stacks = jvm.java.util.ArrayList(jvm.java.lang.Thread.getAllStackTraces().values())
         return any(_WAITING in jvm.java.util.Arrays.toString(stack) for stack in stacks)
-    except Exception:  # noqa: BLE001 - Py4J's: the JVM has ended
+    except JVM_ERRORS:  # the JVM has ended
         return False
 
 

@@ -13,7 +13,7 @@ import threading
 import time
 import traceback
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,8 +30,8 @@ from shardmerge.proto.errors import ShardmergeError
 from shardmerge.proto.log import get_logger
 from shardmerge.proto.tls.process import of_process, use_fresh
 from shardmerge.worker.core.spark.executors import Executors
-from shardmerge.worker.core.spark.failures import first_line
-from shardmerge.worker.core.spark.job import Job
+from shardmerge.worker.core.spark.failures import JVM_ERRORS, first_line
+from shardmerge.worker.core.spark.job import Job, TaskFailure
 from shardmerge.worker.core.spark.launch import connecting, start_jvm
 from shardmerge.worker.core.spark.settings import effective, slots, ui_address
 from shardmerge.worker.core.stop_signal import StopSignal
@@ -64,6 +64,14 @@ class TaskFailed:
 TaskOutcome = TaskDone | TaskStopped | TaskFailed
 
 ArrowFunction = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+
+
+class SlotsFailed(Exception):
+    """Tasks in all slots have failed. ``tasks``: those of which an error is known."""
+
+    def __init__(self, reason: str, tasks: Sequence[TaskFailure] = ()) -> None:
+        super().__init__(reason)
+        self.tasks = tuple(tasks)
 
 
 class TaskBody(ABC):
@@ -170,7 +178,7 @@ class SparkRunner:
 
     def in_every_slot(self, name: str, function: ArrowFunction, schema: str) -> list[Any]:
         """The first columns of the rows that ``function`` yields in each of the slots. All tasks run at the same time,
-        so that there is at least one on each executor. Raises what PySpark raises, and TimeoutError.
+        so that there is at least one on each executor. Raises :class:`SlotsFailed`.
 
         Classes of ``function``'s module are sent by value.
         """
@@ -184,14 +192,17 @@ class SparkRunner:
             finally:
                 cloudpickle.unregister_pickle_by_value(module)
 
-        job = Job(self._spark, name, frame, lambda rows: [row[0] for row in rows], is_grouped=False)
+        job = Job(self._spark, name, frame, lambda rows: [row[0] for row in rows], is_grouped=True)
         job.start()
         if not job.wait(_EVERY_SLOT_SECONDS):
-            job.interrupt()
-            raise TimeoutError(f"the first tasks on its executors have not ended after {_EVERY_SLOT_SECONDS:g} s")
-        if job.result is None:
-            raise job.error or TimeoutError("interrupted")
-        return job.result
+            self._interrupt(job)
+            raise SlotsFailed(f"they have not ended after {_EVERY_SLOT_SECONDS:g} s")
+        if job.error is not None:
+            tasks: list[TaskFailure] = []
+            with suppress(*JVM_ERRORS):
+                tasks = job.failed_tasks()
+            raise SlotsFailed(first_line(job.error), tasks) from job.error
+        return job.result or []
 
     def _run(self, name: str, count: int, body: TaskBody, stop: StopSignal) -> list[TaskOutcome]:
         executors = self._executors
@@ -248,8 +259,8 @@ class SparkRunner:
                     return None
         return None
 
-    def _interrupt(self, job: Job[list[TaskOutcome]]) -> None:
-        with suppress(Exception):  # Py4J's, when the JVM has ended: then the job ends by itself
+    def _interrupt(self, job: Job[Any]) -> None:
+        with suppress(*JVM_ERRORS):  # when the JVM has ended, the job ends by itself
             job.interrupt()
         job.wait(self._drain_seconds)
 
@@ -257,7 +268,7 @@ class SparkRunner:
     def _running(job: Job[list[TaskOutcome]]) -> int:
         try:
             return job.running_tasks
-        except Exception:  # noqa: BLE001 - Py4J's, when the JVM has ended: then the job ends by itself
+        except JVM_ERRORS:  # when the JVM has ended, the job ends by itself
             return sys.maxsize
 
     def _take_slots(self, name: str, count: int) -> None:
@@ -278,7 +289,7 @@ class SparkRunner:
             return True
         if self._executors is None:
             return False
-        with suppress(Exception):  # Py4J's: the JVM is ending
+        with suppress(*JVM_ERRORS):  # the JVM is ending
             self._executors.look()
         return self._executors.is_stopped
 

@@ -7,6 +7,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from shardmerge.proto.config.daemon.spark import master_addresses
+from shardmerge.worker.core.spark.failures import JVM_ERRORS
 
 _ANSWER_SECONDS = 3
 
@@ -16,7 +17,7 @@ def describe_cluster(spark: SparkSession, master: str) -> str:
     for address in master_addresses(master):
         try:
             return _described(spark, address)
-        except Exception:  # noqa: BLE001, S112 - a standby master, an earlier version of Spark, or a JVM that has ended
+        except JVM_ERRORS:  # a standby master, another version of Spark, or a JVM that has ended
             continue
     return "how many cores the cluster has is not known"
 

@@ -14,8 +14,8 @@ from shardmerge.proto import errors
 from shardmerge.proto.errors import ShardmergeError
 from shardmerge.proto.tls.process import of_process
 from shardmerge.worker.core.spark.build import Survey, own_versions
-from shardmerge.worker.core.spark.failures import difference_in, first_line
-from shardmerge.worker.core.spark.runner import SparkRunner
+from shardmerge.worker.core.spark.failures import difference_in, first_line_of
+from shardmerge.worker.core.spark.runner import SlotsFailed, SparkRunner
 
 _NOT_INSTALLED = "not installed"
 
@@ -39,19 +39,20 @@ def survey(spark: SparkRunner, address: str) -> ShardmergeError | None:
     own = own_versions()
     try:
         texts = spark.in_every_slot("survey", Survey(address, pickle.dumps(of_process())), "report string")
-        reports = [_read(text) for text in texts]
-    except Exception as error:  # Py4J, PySpark and socket errors alike; a report that is none
+    except SlotsFailed as error:
         raise explained(error, own) from error
-    return verdict(reports, own, address)
+    return verdict([_read(text) for text in texts], own, address)
 
 
-def explained(error: Exception, own: Mapping[str, str]) -> ShardmergeError:
+def explained(failed: SlotsFailed, own: Mapping[str, str]) -> ShardmergeError:
     """The error of tasks that have ended without a report."""
-    differs = difference_in(error)
-    if differs is None:
-        return errors.worker.SPARK_START_FAILED(reason=f"its first tasks have failed: {first_line(error)}")
-    there, here = differs.there or _NOT_INSTALLED, own.get(differs.what, "installed")
-    return errors.worker.SPARK_VERSIONS_DIFFER(host=differs.host, what=differs.what, there=there, here=here)
+    for task in failed.tasks:
+        differs = difference_in(task.text)
+        if differs is not None:
+            there, here = differs.there or _NOT_INSTALLED, own.get(differs.what, "installed")
+            return errors.worker.SPARK_VERSIONS_DIFFER(host=task.host, what=differs.what, there=there, here=here)
+    reasons = [f"{task.host}: {first_line_of(task.text)}" for task in failed.tasks[:1]] or [str(failed)]
+    return errors.worker.SPARK_START_FAILED(reason=f"the first tasks on its executors have failed: {reasons[0]}")
 
 
 def verdict(reports: Iterable[Report], own: Mapping[str, str], address: str) -> ShardmergeError | None:

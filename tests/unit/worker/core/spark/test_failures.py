@@ -41,15 +41,15 @@ _LOST = _HEAD + "ExecutorLostFailure (executor 1 exited caused by one of the run
 @pytest.mark.parametrize(
     ("text", "found"),
     [
-        (_PYTHON, Differs("10.0.0.2", "Python", "3.12")),
-        (_MODULE, Differs("10.0.0.2", "shardmerge", "")),
-        (_IMPORT, Differs("10.0.0.2", "pyarrow", "")),
+        (_PYTHON, Differs("Python", "3.12")),
+        (_MODULE, Differs("shardmerge", "")),
+        (_IMPORT, Differs("pyarrow", "")),
         (_LOST, None),
         ("", None),
     ],
 )
 def test_differences(text: str, found: Differs | None) -> None:
-    assert difference_in(RuntimeError(text)) == found
+    assert difference_in(text) == found
 
 
 def test_the_line_that_says_most() -> None:

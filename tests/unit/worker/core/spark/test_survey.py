@@ -11,6 +11,8 @@ import pytest
 from shardmerge.proto import errors
 from shardmerge.proto.errors import ShardmergeError
 from shardmerge.worker.core.spark.build import Survey, own_versions
+from shardmerge.worker.core.spark.job import TaskFailure
+from shardmerge.worker.core.spark.runner import SlotsFailed
 from shardmerge.worker.core.spark.survey import Report, explained, verdict
 
 _OWN = {"Python": "3.11", "pyspark": "4.3.0", "pyarrow": "20.0.0", "shardmerge": "0.1.0 (sources 0123456789ab)"}
@@ -48,11 +50,15 @@ def test_a_decoder_that_is_not_compiled_is_a_warning() -> None:
 
 
 def test_tasks_without_a_report() -> None:
-    missing = RuntimeError("(TID 0) (host-2 executor 1): x\nModuleNotFoundError: No module named 'shardmerge'")
-    found = explained(missing, _OWN)
+    missing = TaskFailure("host-2", "x\nModuleNotFoundError: No module named 'shardmerge'")
+    other = TaskFailure("host-1", "org.apache.spark.SparkException: out of order\n\tat x")
+    found = explained(SlotsFailed("stage", [other, missing]), _OWN)
     assert found.spec is errors.worker.SPARK_VERSIONS_DIFFER
     assert found.message.startswith("shardmerge is not installed on the executor's host host-2")
-    assert explained(RuntimeError("out of order"), _OWN).spec is errors.worker.SPARK_START_FAILED
+    found = explained(SlotsFailed("stage", [other]), _OWN)
+    assert found.spec is errors.worker.SPARK_START_FAILED
+    assert found.message.endswith("have failed: host-1: org.apache.spark.SparkException: out of order")
+    assert explained(SlotsFailed("stage"), _OWN).message.endswith("have failed: stage")
 
 
 def test_what_a_process_reports() -> None:
