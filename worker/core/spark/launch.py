@@ -72,9 +72,8 @@ def _waits_for_master() -> bool:
     """Whether a thread of the JVM waits until the master of a standalone cluster accepts the driver. On a busy machine
     the start may take as long, and is not to be ended."""
     try:
-        jvm = SparkContext._jvm
-        stacks = jvm.java.util.ArrayList(jvm.java.lang.Thread.getAllStackTraces().values())
-        return any(_WAITING in jvm.java.util.Arrays.toString(stack) for stack in stacks)
+        threads = SparkContext._jvm.org.apache.spark.util.Utils.getThreadDump()
+        return any(_WAITING in str(thread) for thread in threads)
     except JVM_ERRORS:  # the JVM has ended
         return False
 
