@@ -8,6 +8,7 @@
 #   bash tests/run.sh unit|integration|cases [pytest options, e.g. -k relay, or a file of tests]
 #   bash tests/run.sh grid                     every victim at every moment: not part of everything
 #   bash tests/run.sh tidb                     every case, type and kill with a TiDB target: a part of it belongs to everything
+#   bash tests/run.sh clusters                 workers on a standalone Spark cluster: a part of it belongs to everything
 #   bash tests/run.sh versions                 a merge on each server version: not part of everything
 #   bash tests/run.sh world [status|stop]      keep servers and a cluster running for integration and cases: a test that
 #                                              borrows them begins at once
@@ -27,9 +28,9 @@ WORLD=$ROOT/tests/.run/world
 PART=${1:-all}
 [ $# -gt 0 ] && shift
 case $PART in
-    all | fast | check | unit | integration | cases | grid | tidb | versions | world) ;;
+    all | fast | check | unit | integration | cases | grid | tidb | clusters | versions | world) ;;
     *)
-        sed -n '2,16s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"
+        sed -n '2,17s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"
         exit 2
         ;;
 esac
@@ -263,7 +264,7 @@ if [ "$PART" = world ] && [ "${1:-start}" != start ] && [ -x "$VENV/bin/python" 
     exit
 fi
 case $PART in
-    all | integration | cases | grid | tidb | versions | world) ALSO_NEEDED='pt-online-schema-change=percona-toolkit haproxy' install_packages mysql && provide_mysql >/dev/null || exit 1 ;;
+    all | integration | cases | grid | tidb | clusters | versions | world) ALSO_NEEDED='pt-online-schema-change=percona-toolkit haproxy' install_packages mysql && provide_mysql >/dev/null || exit 1 ;;
     *) install_packages || exit 1 ;;
 esac
 make_venv "$ROOT" "$VENV" "[dev]" || exit 1
@@ -292,7 +293,7 @@ if [ "$PART" = all ] || [ "$PART" = check ]; then
     finish pyright
 fi
 case $PART in
-    all | integration | cases | grid | tidb | versions) share_classes ;;
+    all | integration | cases | grid | tidb | clusters | versions) share_classes ;;
 esac
 case $PART in
     integration | grid | tidb) step "tidb-server" bash tests/support/tidb_server/build.sh >/dev/null ;;
@@ -314,6 +315,12 @@ if [ "$PART" = tidb ]; then
     step "integration with TiDB" tests integration tests/integration/test_tidb.py -m "grid or not grid"
     export SHARDMERGE_CASES_TARGET=tidb
     step "cases with TiDB" tests cases "$@"
+fi
+
+if [ "$PART" = clusters ]; then
+    # One process: the tests measure recovery times. -s: their figures are printed.
+    export SHARDMERGE_NO_WORLD=1
+    step "Spark clusters" tests integration tests/integration/test_spark_cluster.py -m "grid or not grid" -n 0 -s "$@"
 fi
 
 if [ "$PART" = versions ]; then

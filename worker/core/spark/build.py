@@ -49,11 +49,12 @@ def own_versions() -> dict[str, str]:
     digest of its sources."""
     found = {"Python": f"{sys.version_info.major}.{sys.version_info.minor}"}
     metadata = importlib.import_module("importlib.metadata")
-    for name in ("pyspark", "pyarrow", "shardmerge"):
-        try:
-            found[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            found[name] = getattr(importlib.import_module(name), "__version__", "unknown")
+    for name in ("pyspark", "pyarrow"):
+        found[name] = importlib.import_module(name).__version__
+    try:
+        found["shardmerge"] = metadata.version("shardmerge")
+    except metadata.PackageNotFoundError:  # unpacked, not installed
+        found["shardmerge"] = "unknown"
     package = importlib.import_module("shardmerge").__path__
     found["shardmerge"] += f" (sources {digest_of(next(iter(package)))[:_SHOWN_DIGITS]})"
     return found

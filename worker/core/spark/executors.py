@@ -48,10 +48,10 @@ class Slots:
 
 class Executors:
     """The executors of one driver. ``promised``: the slots that the settings promise; None: those that the cluster
-    provides at the start."""
+    provides at the start. ``on_more``: called with the number of slots when there are more of them than before."""
 
-    def __init__(self, spark: SparkSession, master: str, promised: int | None) -> None:
-        self._spark, self._master, self._promised = spark, master, promised
+    def __init__(self, spark: SparkSession, master: str, promised: int | None, on_more: Callable[[int], None]) -> None:
+        self._spark, self._master, self._promised, self._on_more = spark, master, promised, on_more
         self._java: Any = spark.sparkContext._jsc.sc()
         self._slots = Slots(0)
         self._is_stopped = False
@@ -91,8 +91,11 @@ class Executors:
                 self.look()
             except JVM_ERRORS:  # the JVM has ended, which the runner notices
                 return
-            if self._slots.count != before:
-                log.info("slots of Spark's executors", master=self._master, before=before, now=self._slots.count)
+            now = self._slots.count
+            if now != before:
+                log.info("slots of Spark's executors", master=self._master, before=before, now=now)
+            if now > before:
+                threading.Thread(target=self._on_more, args=(now,), name="spark-warm-up", daemon=True).start()
 
     def _count(self) -> int:
         profile = self._java.resourceProfileManager().defaultResourceProfile()

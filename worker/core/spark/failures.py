@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
+from shardmerge.proto import errors
 from shardmerge.proto.errors import ShardmergeError
 
 JVM_ERRORS = (Py4JError, PySparkException, OSError)
 """What a call of the JVM raises when it fails, or when the JVM has ended."""
 
+NOT_INSTALLED = "not installed"
 _CALL = re.compile(r"An error occurred while calling \S+")
 _PYTHON = re.compile(
     r"\[PYTHON_VERSION_MISMATCH\].*?different version: (\S+) than that in driver: ([^\s,]+)", re.DOTALL
@@ -59,4 +62,13 @@ def difference_in(text: str) -> Differs | None:
         return Differs("Python", python.group(1))
     if module := _MODULE.search(text):
         return Differs(module.group(1), "")
+    return None
+
+
+def difference(host: str, there: Mapping[str, str], here: Mapping[str, str]) -> ShardmergeError | None:
+    """SPARK_VERSIONS_DIFFER for the first version on ``host`` that is not the worker's; None: all are equal."""
+    for what, version in here.items():
+        found = there.get(what, NOT_INSTALLED)
+        if found != version:
+            return errors.worker.SPARK_VERSIONS_DIFFER(host=host, what=what, there=found, here=version)
     return None

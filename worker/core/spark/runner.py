@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import platform
 import sys
 import threading
 import time
@@ -29,8 +30,9 @@ from shardmerge.proto.config.daemon.spark import MASTER, is_local
 from shardmerge.proto.errors import ShardmergeError
 from shardmerge.proto.log import get_logger
 from shardmerge.proto.tls.process import of_process, use_fresh
+from shardmerge.worker.core.spark.build import own_versions
 from shardmerge.worker.core.spark.executors import Executors
-from shardmerge.worker.core.spark.failures import JVM_ERRORS, first_line
+from shardmerge.worker.core.spark.failures import JVM_ERRORS, difference, first_line
 from shardmerge.worker.core.spark.job import Job, TaskFailure
 from shardmerge.worker.core.spark.launch import connecting, start_jvm
 from shardmerge.worker.core.spark.settings import effective, slots, ui_address
@@ -88,6 +90,13 @@ class TaskBody(ABC):
         """
 
 
+class _Nothing(TaskBody):
+    """Ends at once."""
+
+    def __call__(self, index: int) -> TaskOutcome:
+        return TaskDone()
+
+
 class SparkRunner:
     """Owns the SparkSession and its slots. One per worker process, started before any gRPC object."""
 
@@ -115,6 +124,7 @@ class SparkRunner:
         self._lock = threading.Lock()
         self._lost = threading.Event()
         self._executors: Executors | None = None
+        self._versions: Mapping[str, str] | None = None
         try:
             start_jvm(merged, scratch)
             with connecting(merged[MASTER]):
@@ -127,7 +137,8 @@ class SparkRunner:
             if is_local(merged[MASTER]):
                 self._total_slots = promised or os.cpu_count() or 1
             else:
-                self._executors = Executors(self._spark, merged[MASTER], promised)
+                self._versions = own_versions()
+                self._executors = Executors(self._spark, merged[MASTER], promised, self._warm_up)
                 self._total_slots = self._executors.wait()
         except ShardmergeError:
             raise
@@ -204,6 +215,18 @@ class SparkRunner:
             raise SlotsFailed(first_line(job.error), tasks) from job.error
         return job.result or []
 
+    def _warm_up(self, count: int) -> None:
+        """Run an empty task in every free slot; ``count``: how many slots there are. An executor that has registered
+        later starts its Python process with the first task, which takes seconds: a lane must not wait for that."""
+        with self._lock:
+            free = count - self._used_slots
+        if free <= 0:
+            return
+        outcomes = self._run("warm-up", free, _Nothing(), StopSignal())
+        failed = next((outcome for outcome in outcomes if isinstance(outcome, TaskFailed)), None)
+        if failed is not None:
+            log.warning("an executor cannot run tasks", error=str(failed.error), workaround=failed.error.workaround)
+
     def _run(self, name: str, count: int, body: TaskBody, stop: StopSignal) -> list[TaskOutcome]:
         executors = self._executors
         if executors is not None and (error := executors.shortage(self._used_slots)) is not None:
@@ -211,7 +234,9 @@ class SparkRunner:
         job = Job(
             self._spark,
             name,
-            lambda spark: spark.range(0, count, 1, count).mapInArrow(ArrowBody(name, body), _RESULT_SCHEMA),
+            lambda spark: spark.range(0, count, 1, count).mapInArrow(
+                ArrowBody(name, body, self._versions), _RESULT_SCHEMA
+            ),
             lambda rows: _outcomes(rows, count),
             is_grouped=executors is not None,
         )
@@ -338,8 +363,9 @@ def _outcomes(rows: list[Row], count: int) -> list[TaskOutcome]:
 class ArrowBody:
     """Adapts a body to mapInArrow: one input row per task, one result row per task."""
 
-    def __init__(self, name: str, body: TaskBody) -> None:
-        self._name, self._body = name, body
+    def __init__(self, name: str, body: TaskBody, versions: Mapping[str, str] | None = None) -> None:
+        """``versions``: those of the worker, if its executors may have others; None: they have the same."""
+        self._name, self._body, self._versions = name, body, versions
         self._tls = of_process()
         self._networks = networks.of_process()
 
@@ -350,7 +376,10 @@ class ArrowBody:
         networks.use(self._networks)
         for batch in batches:
             for index in batch.column(0).to_pylist():
-                outcome = guarded(self._name, self._body, index)
+                differs = (
+                    None if self._versions is None else difference(platform.node(), own_versions(), self._versions)
+                )
+                outcome = guarded(self._name, self._body, index) if differs is None else TaskFailed(differs)
                 yield pa.RecordBatch.from_arrays(
                     [pa.array([index], pa.int32()), pa.array([pickle.dumps(outcome)], pa.binary())],
                     names=["index", "outcome"],

@@ -14,10 +14,8 @@ from shardmerge.proto import errors
 from shardmerge.proto.errors import ShardmergeError
 from shardmerge.proto.tls.process import of_process
 from shardmerge.worker.core.spark.build import Survey, own_versions
-from shardmerge.worker.core.spark.failures import difference_in, first_line_of
+from shardmerge.worker.core.spark.failures import NOT_INSTALLED, difference, difference_in, first_line_of
 from shardmerge.worker.core.spark.runner import SlotsFailed, SparkRunner
-
-_NOT_INSTALLED = "not installed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +47,7 @@ def explained(failed: SlotsFailed, own: Mapping[str, str]) -> ShardmergeError:
     for task in failed.tasks:
         differs = difference_in(task.text)
         if differs is not None:
-            there, here = differs.there or _NOT_INSTALLED, own.get(differs.what, "installed")
+            there, here = differs.there or NOT_INSTALLED, own.get(differs.what, "installed")
             return errors.worker.SPARK_VERSIONS_DIFFER(host=task.host, what=differs.what, there=there, here=here)
     reasons = [f"{task.host}: {first_line_of(task.text)}" for task in failed.tasks[:1]] or [str(failed)]
     return errors.worker.SPARK_START_FAILED(reason=f"the first tasks on its executors have failed: {reasons[0]}")
@@ -59,10 +57,9 @@ def verdict(reports: Iterable[Report], own: Mapping[str, str], address: str) -> 
     """The warning of :func:`survey`, or its error. Versions come first: another version may have any other problem."""
     reports = sorted(reports, key=lambda report: report.host)
     for report in reports:
-        for what, here in own.items():
-            there = report.versions.get(what, _NOT_INSTALLED)
-            if there != here:
-                raise errors.worker.SPARK_VERSIONS_DIFFER(host=report.host, what=what, there=there, here=here)
+        differs = difference(report.host, report.versions, own)
+        if differs is not None:
+            raise differs
     for report in reports:
         if report.unreachable:
             raise errors.worker.SPARK_CANNOT_REACH_WORKER(host=report.host, address=address, reason=report.unreachable)

@@ -37,7 +37,9 @@ log = get_logger()
 
 _REFUSED_STATEMENTS = (errors.ddl.DDL_REFUSED, errors.ddl.DDL_PART_REFUSED)
 _BACKOFF_FIRST_SECONDS = 1.0
+_SLOTS_MISSING = (errors.worker.SPARK_NO_EXECUTOR, errors.worker.SPARK_SLOTS_MISSING)
 _BACKOFF_MAX_SECONDS = 60.0
+_BACKOFF_SLOTS_SECONDS = 5.0  # such a run fails at once, and a later one succeeds as soon as the cluster has executors
 _BACKOFF_MAX_DOUBLINGS = 6
 _LOOK_AGAIN_SECONDS = 1.0
 _LEAST_PAUSE_SECONDS = 0.05
@@ -355,7 +357,8 @@ class SubTask:
                     if error.spec is errors.replicate.TARGET_TRANSACTION_TOO_LARGE:
                         self._batch_divisor = min(self._batch_divisor * 4, MOST_BATCH_DIVISOR)
                     if error.spec.retryable:
-                        pause = min(_BACKOFF_FIRST_SECONDS * 2**self._failures, _BACKOFF_MAX_SECONDS)
+                        most = _BACKOFF_SLOTS_SECONDS if error.spec in _SLOTS_MISSING else _BACKOFF_MAX_SECONDS
+                        pause = min(_BACKOFF_FIRST_SECONDS * 2**self._failures, most)
                         self._failures = min(self._failures + 1, _BACKOFF_MAX_DOUBLINGS)
                         self._retry_at = time.monotonic() + pause
                         self._log.warning("run failed, will resume", error=str(error), seconds=pause)

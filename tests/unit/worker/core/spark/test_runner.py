@@ -11,6 +11,7 @@ from shardmerge.proto import errors, networks
 from shardmerge.proto.errors import ShardmergeError
 from shardmerge.proto.networks import Networks
 from shardmerge.worker.core.mysql.connection import Endpoint, Side, connect
+from shardmerge.worker.core.spark.build import own_versions
 from shardmerge.worker.core.spark.runner import ArrowBody, TaskBody, TaskDone, TaskFailed, TaskOutcome, guarded
 
 BUSY = errors.replicate.TARGET_BUSY(host="h", port=1, reason="too many connections", errno=1040)
@@ -88,3 +89,14 @@ def test_a_task_may_connect_where_its_worker_may() -> None:
         assert outcome.error.spec is errors.worker.ADDRESS_NOT_ALLOWED
     finally:
         networks.use(None)
+
+
+def test_a_task_does_not_run_in_another_build() -> None:
+    """An executor may register later than those that were checked at the start."""
+    for versions, spec in ((own_versions(), None), ({"pyspark": "0.1"}, errors.worker.SPARK_VERSIONS_DIFFER)):
+        body = _Body(None)
+        [made] = list(
+            ArrowBody("copy", body, versions)(iter([pa.RecordBatch.from_arrays([pa.array([0])], names=["id"])]))
+        )
+        outcome = pickle.loads(made.column(1).to_pylist()[0])
+        assert (outcome.error.spec if isinstance(outcome, TaskFailed) else None) is spec
