@@ -59,6 +59,7 @@ class Executors:
     def wait(self) -> int:
         """Wait until executors with all slots have registered; returns the number of slots, which are from then on
         watched. Raises SPARK_NO_EXECUTOR, SPARK_SLOTS_MISSING, and Py4J errors when the JVM ends."""
+        log.info("waiting for executors", master=self._master, slots=self._promised, seconds=WAIT_SECONDS)
         count = wait_for_slots(self._count, self._promised)
         if count == 0 or count < (self._promised or 0):
             raise self._missing(count, self._promised or 1)
