@@ -224,7 +224,9 @@ class SparkRunner:
             return
         outcomes = self._run("warm-up", free, _Nothing(), StopSignal())
         failed = next((outcome for outcome in outcomes if isinstance(outcome, TaskFailed)), None)
-        if failed is not None:
+        if failed is None:
+            log.info("executors are ready for further lanes", slots=free)
+        elif not failed.error.spec.retryable:
             log.warning("an executor cannot run tasks", error=str(failed.error), workaround=failed.error.workaround)
 
     def _run(self, name: str, count: int, body: TaskBody, stop: StopSignal) -> list[TaskOutcome]:

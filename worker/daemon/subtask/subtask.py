@@ -44,6 +44,8 @@ _BACKOFF_MAX_DOUBLINGS = 6
 _LOOK_AGAIN_SECONDS = 1.0
 _LEAST_PAUSE_SECONDS = 0.05
 _BACKOFF_RESET_SECONDS = 300.0
+_LANES_LOST = (errors.worker.SPARK_TASK_LOST, errors.worker.LANE_STOPPED, errors.worker.STREAM_LOST)
+_BACKOFF_RESET_LOST_SECONDS = 5.0
 
 _ALLOWED: dict[pb.Stage, frozenset[pb.Stage]] = {
     pb.STAGE_NEW: frozenset({pb.STAGE_RUNNING, pb.STAGE_PAUSED, pb.STAGE_STOPPED}),
@@ -260,11 +262,17 @@ class SubTask:
         while self._await_run():
             started = time.monotonic()
             outcome = self._run()
-            if time.monotonic() - started > _BACKOFF_RESET_SECONDS:
+            if time.monotonic() - started > self._reset_seconds(outcome):
                 self._failures = 0
             self._conclude(outcome)
         with self._condition:
             self._become(pb.STAGE_STOPPED)
+
+    def _reset_seconds(self, outcome: Outcome) -> float:
+        """A run that lasted longer than this begins the pauses anew. Executors may be lost one after the other, for
+        example while a cluster is upgraded; each of them is a failure of its own."""
+        is_lost = isinstance(outcome, Failed) and outcome.error.spec in _LANES_LOST and not self._host.spark.is_local
+        return _BACKOFF_RESET_LOST_SECONDS if is_lost else _BACKOFF_RESET_SECONDS
 
     def _await_run(self) -> bool:
         """Wait until a run is due; False when the subtask has to end."""
