@@ -221,8 +221,8 @@ SPARK_MASTER = _define(
     scope=Scope.CONFIG,
     message="a worker cannot run on the Spark that {key}: {value} names: it needs a Spark driver in its own process",
     workaround="Set master under `spark` in the worker's file to local[N] (Spark inside of the worker) or "
-    "spark://HOST:PORT (a standalone cluster), and remove spark.remote, spark.api.mode and the variable SPARK_REMOTE. "
-    "yarn and k8s://… are accepted too, but were never run. Spark Connect (sc://…) is not supported. "
+    "spark://HOST:PORT (a standalone cluster) or yarn, and remove spark.remote, spark.api.mode and the variable "
+    "SPARK_REMOTE. k8s://… is accepted too, but was never run. Spark Connect (sc://…) is not supported. "
     "docs/how-to/spark-cluster.md describes clusters.",
 )
 EXTRACT_CLASH = _define(

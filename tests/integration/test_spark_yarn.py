@@ -22,6 +22,9 @@ from tests.support.yarn import Yarn, spark_settings
 
 pytestmark = pytest.mark.grid
 
+_PROBES = 64
+"""Rows that are spread over all lanes."""
+
 
 @pytest.fixture
 def yarn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Yarn]:
@@ -135,12 +138,9 @@ def _kill(process: psutil.Process) -> None:
 
 
 def _wait_for_new_rows(source: MariaDB, target: MariaDB) -> None:
-    """Wait until the target has a row that was inserted at the source after the begin of this call."""
-    source.execute(
-        "INSERT INTO yarn_01.order_01 (customer, amount, state, token, created) "
-        "VALUES ('probe', 1, 'new', '', '2026-01-01')"
-    )
-    [(number,)] = source.query("SELECT MAX(id) FROM yarn_01.order_01 WHERE customer = 'probe'")
-    bits = 63 - 4 - 7 - 8
-    merged = 1 << (63 - 4) | 1 << (63 - 4 - 7) | 1 << bits | int(str(number))
-    until(lambda: target.query(f"SELECT 1 FROM yarn.orders WHERE id = {merged}"), "the target has the new row")
+    """Wait until the target has rows of every lane that were inserted at the source after the begin of this call."""
+    name = f"probe {time.monotonic_ns()}"
+    rows = ", ".join(f"('{name}', {number}, 'new', '', '2026-01-01')" for number in range(_PROBES))
+    source.execute(f"INSERT INTO yarn_01.order_01 (customer, amount, state, token, created) VALUES {rows}")
+    question = f"SELECT COUNT(*) FROM yarn.orders WHERE customer = '{name}'"
+    until(lambda: target.query(question) == [(_PROBES,)], "the target has the new rows")

@@ -144,6 +144,8 @@ def unreachable_worker(settings: Mapping[str, str], advertised: str) -> Shardmer
     master = settings[MASTER]
     if is_local(master) or master.startswith("local-cluster") or not is_loopback(advertised):
         return None
+    if master.startswith("yarn"):
+        return None  # only YARN knows where its nodes are; a worker that they cannot reach gets no executor
     addresses = master_addresses(master)
     if addresses and all(is_loopback(address) for address in addresses):
         return None
