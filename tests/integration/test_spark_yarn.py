@@ -118,17 +118,19 @@ _DISTURBANCES: dict[str, Callable[[Yarn, MariaDB], None]] = {
 
 
 def _lanes(yarn: Yarn, target: MariaDB) -> list[psutil.Process]:
-    """Return the Python processes in containers that are connected to the target."""
+    """Return the Python processes in containers that are connected to the target and to the worker."""
 
     def found() -> list[psutil.Process]:
-        return [one for one in yarn.containers() if one.name().startswith("python") and _is_connected(one, target)]
+        return [one for one in yarn.containers() if one.name().startswith("python") and _is_lane(one, target)]
 
     return until(found, "a lane is connected to the target")
 
 
-def _is_connected(process: psutil.Process, server: MariaDB) -> bool:
+def _is_lane(process: psutil.Process, target: MariaDB) -> bool:
     with suppress(psutil.Error):
-        return any(each.raddr and each.raddr.port == server.port for each in process.net_connections(kind="tcp"))
+        ports = {each.raddr.port for each in process.net_connections(kind="tcp") if each.raddr}
+        # A chunk reader that has ended leaves a process with a connection to neither.
+        return target.port in ports and len(ports) > 1
     return False
 
 
