@@ -14,8 +14,9 @@ OPTION = _define(
     35001,
     "read-option",
     scope=Scope.CONFIG,
-    message="option {option} of mysql-shards: {reason}",
-    workaround="Correct the option; docs/how-to/read-into-spark.md lists all of them.",
+    message="option {option} of the Spark data source: {reason}",
+    workaround="Correct the option. docs/how-to/read-into-spark.md lists those of mysql-shards, "
+    "docs/how-to/stream-into-spark.md those of mysql-cdc.",
 )
 NO_TABLE = _define(
     35002,
@@ -35,7 +36,7 @@ TABLE_REFUSED = _define(
     35004,
     "read-table-refused",
     scope=Scope.SOURCE,
-    message="source {source}: {schema}.{table} cannot be read at one position: {reason}",
+    message="source {source}: {schema}.{table} cannot be read exactly: {reason}",
     workaround="Leave the table out of the patterns, or change what the message names.",
 )
 SERVER_REFUSED = _define(
@@ -102,4 +103,95 @@ VALUE = _define(
     message="source {source}: column {column} ({type}) of {schema}.{table} has a value that is none of {wanted}: "
     "{value}",
     workaround="Leave the column out with option columns, and report the value: it should not exist.",
+)
+
+_NEW_CHECKPOINT = "start a query with a new checkpoint location and start = snapshot, which reads the tables again"
+
+STREAM_OFFSET = _define(
+    35020,
+    "read-stream-offset",
+    scope=Scope.CONFIG,
+    message="the offset of the query's checkpoint cannot be used: {reason}",
+    workaround="Use the options and the program version with which the checkpoint was written, or "
+    f"{_NEW_CHECKPOINT}.",
+)
+STREAM_LOG_GONE = _define(
+    35021,
+    "read-stream-log-gone",
+    scope=Scope.SOURCE,
+    message="source {source}: the changes after {position} cannot be read any more: {reason}",
+    workaround="Keep the source's binlog for longer than a query may stand (binlog_expire_logs_seconds or "
+    f"expire_logs_days), and {_NEW_CHECKPOINT}.",
+)
+STREAM_OTHER_SERVER = _define(
+    35022,
+    "read-stream-other-server",
+    scope=Scope.SOURCE,
+    message="source {source}: the checkpoint is at {position} of server {known}, but server {found} answers at the "
+    "source's address",
+    workaround="Connect the source to the server of the checkpoint. After a fail-over, start a query with a new "
+    "checkpoint location, and with start = the GTID set up to which the old query has delivered.",
+)
+STREAM_SCHEMA = _define(
+    35023,
+    "read-stream-schema",
+    scope=Scope.SOURCE,
+    message="source {source}: from {position} on, column {column} of {schema}.{table} does not fit the stream's "
+    "schema: {reason}",
+    workaround="Start the query again from the same checkpoint with another load(): the stream then has the tables' "
+    "present columns. With option columns, add or remove the column there.",
+)
+STREAM_DDL = _define(
+    35024,
+    "read-stream-ddl",
+    scope=Scope.SOURCE,
+    message="source {source}: the stream stops before a statement that changes its tables, at {position}: {statement}",
+    workaround="Start the query again from the same checkpoint with option ddl = event: the statement arrives as a row "
+    "with op = ddl, and the changes after it follow.",
+)
+STREAM_STRUCTURE = _define(
+    35025,
+    "read-stream-structure",
+    scope=Scope.SOURCE,
+    message="source {source}: rows of {schema}.{table} at {position} cannot be decoded: {reason}",
+    workaround=f"Start a query with a new checkpoint location after the statement, or {_NEW_CHECKPOINT}.",
+)
+STREAM_STATEMENT = _define(
+    35026,
+    "read-stream-statement",
+    scope=Scope.SOURCE,
+    message="source {source}: the statement at {position} may change rows of the tables, and the binlog does not have "
+    "these rows: {statement}",
+    workaround=f"Set binlog_format = ROW for each session that writes, and {_NEW_CHECKPOINT}. If the statement does "
+    "not concern the tables, start a query with a new checkpoint location at the position after it.",
+)
+STREAM_SERVER = _define(
+    35027,
+    "read-stream-server",
+    scope=Scope.SOURCE,
+    message="source {source}: {variable} is {value}, but a stream of changes needs {needed}",
+    workaround="Set the variable at the source (`SET GLOBAL`), wait until each session that writes has connected "
+    "again, and start the query again.",
+)
+STREAM_START = _define(
+    35028,
+    "read-stream-start",
+    scope=Scope.SOURCE,
+    message="source {source}: the stream cannot start at {start}: {reason}",
+    workaround="Give another start, or use start = snapshot, which needs no earlier binlog.",
+)
+STREAM_XA = _define(
+    35029,
+    "read-stream-xa",
+    scope=Scope.SOURCE,
+    message="source {source}: {position} belongs to a two-phase (XA) transaction whose rows the stream cannot deliver: "
+    "{reason}",
+    workaround=f"While no XA transaction is prepared (`XA RECOVER` shows none), {_NEW_CHECKPOINT}.",
+)
+STREAM_SNAPSHOT = _define(
+    35030,
+    "read-stream-snapshot",
+    scope=Scope.SOURCE,
+    message="source {source}: the history at {position} cannot be read any more: {reason}",
+    workaround=f"When the statement, if one is named, has ended, {_NEW_CHECKPOINT}.",
 )

@@ -86,9 +86,9 @@ def _of_source(source: ReadSource, options: ReadOptions) -> _Found:
         with coded_errors(endpoint, Side.SOURCE, source.source):
             info = server_info(session)
             _check_server(session, source.source)
-            tables, position = _tables_at(session, info, source, options)
-            _check_cascades(session, source.source, tables)
-        plans = tuple(_plan(number, table, source) for number, table in enumerate(tables))
+            tables, position = tables_at(session, info, source, options)
+            check_cascades(session, source.source, tables)
+        plans = tuple(plan_table(number, table, source) for number, table in enumerate(tables))
         return _Found(source, position, file_made(source.source, endpoint, position), plans)
     finally:
         close_quietly(session)
@@ -101,30 +101,32 @@ def _check_server(session: Session, source: str) -> None:
             raise errors.read.SERVER_REFUSED(source=source, variable=variable, value=text_of(value), needed=needed)
 
 
-def _tables_at(
+def tables_at(
     session: Session, info: ServerInfo, source: ReadSource, options: ReadOptions
 ) -> tuple[list[Table], SourcePosition]:
     """The tables, and a position at which they have this structure: it is the same before and after the position was
     determined. A statement that ran in between and was undone is in the binlog after the position, where it is
     found."""
-    tables = _listed(session, source, options)
+    tables = listed_tables(session, source, options)
     for _ in range(_ATTEMPTS):
         position = low_watermark(session, info, source.source)
-        again = _listed(session, source, options)
+        again = listed_tables(session, source, options)
         if same_tables(tables, again):
             return again, position
         tables = again
     raise errors.read.STRUCTURE_MOVES(source=source.source, attempts=_ATTEMPTS)
 
 
-def _listed(session: Session, source: ReadSource, options: ReadOptions) -> list[Table]:
+def listed_tables(session: Session, source: ReadSource, options: ReadOptions) -> list[Table]:
+    """The tables that the rules send to the merged table. Raises ``read.NO_TABLE`` and ``pymysql.MySQLError``."""
     names = [name for name in list_tables(session) if source.sends_to(options.target, *name)]
     if not names:
         raise errors.read.NO_TABLE(source=source.source, wanted=options.wanted)
     return read_tables(session, names, source=source.source)
 
 
-def _check_cascades(session: Session, source: str, tables: list[Table]) -> None:
+def check_cascades(session: Session, source: str, tables: list[Table]) -> None:
+    """Raises ``read.TABLE_REFUSED`` for a table with rows that foreign keys change."""
     texts = read_create_texts(session, [(table.schema, table.name) for table in tables])
     for table, text in zip(tables, texts, strict=True):
         try:
@@ -141,10 +143,12 @@ def _refused(source: str, table: Table, reason: str) -> errors.ShardmergeError:
     return errors.read.TABLE_REFUSED(source=source, schema=table.schema, table=table.name, reason=reason)
 
 
-def _plan(number: int, table: Table, source: ReadSource) -> TablePlan:
-    if not table.key:
+def plan_table(number: int, table: Table, source: ReadSource, *, with_rows: bool = True) -> TablePlan:
+    """The plan of a table that the rules send to the merged table. ``with_rows``: its rows are read, not only its
+    changes. Raises ``read.TABLE_REFUSED`` and the errors of the rules."""
+    if with_rows and not table.key:
         raise _refused(source.source, table, "it has no primary key and no unique key of columns that are NOT NULL")
-    if not is_versioned(table):
+    if with_rows and not is_versioned(table):
         raise _refused(source.source, table, f"its engine {table.engine} has no consistent reads")
     plan = source.lazy_rules.rules.plan(number, source.source, table)
     reason = unsupported_rule(plan)

@@ -1,0 +1,322 @@
+"""Reads the event groups of a source's binlog from a position on: as blocks of whole events for the decoder, and the
+statements in them.
+
+Each reader opens a dump connection of its own. The dump connection, the rules of event groups, and the scan of ordinary
+events are those of the relay (worker/relay).
+"""
+
+from __future__ import annotations
+
+import secrets
+import struct
+import uuid
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from shardmerge.proto import errors
+from shardmerge.proto.errors import ShardmergeError
+from shardmerge.worker.binlog.events import (
+    CHECKSUM_SIZE,
+    FLAG_ARTIFICIAL,
+    HEADER_SIZE,
+    EventType,
+    FormatDescription,
+    checksum_matches,
+    event_name,
+    parse_heartbeat,
+    parse_rotate,
+)
+from shardmerge.worker.binlog.transaction_payload import parse_payload
+from shardmerge.worker.core.mysql.endpoint import Endpoint
+from shardmerge.worker.core.position import RelayOffset, SourcePosition
+from shardmerge.worker.relay.fetch.dump_connection import Dump
+from shardmerge.worker.relay.fetch.dump_start import FromFile
+from shardmerge.worker.relay.fetch.omitted_positions import omits_positions, with_position
+from shardmerge.worker.relay.log.group_walker import GroupWalker, may_wrap
+from shardmerge.worker.relay.log.xa_tracker import XaTracker
+from shardmerge.worker.relay.model import Head, Statement
+
+LARGEST_DUMP_POSITION = (1 << 32) - 1
+BLOCK_BYTES = 4 << 20
+"""A block of whole groups is at least so large, if there are more events."""
+
+_LARGEST_BLOCK = 64 << 20
+"""A larger group is split into blocks: an earlier one ends inside it."""
+
+_BETWEEN_ENDS = 1 << 20
+_NO_LIMIT = 1 << 62
+_LOWEST_SERVER_ID = 0x8000_0000
+"""As worker/relay/fetch/server_id.py: above the ids that administrators usually configure."""
+
+_HEADER = struct.Struct("<IBIIIH")
+_CRC = struct.Struct("<I")
+_HEARTBEATS = (EventType.HEARTBEAT, EventType.HEARTBEAT_V2)
+_MADE_UP = (EventType.ROTATE, EventType.PREVIOUS_GTIDS, EventType.MARIADB_GTID_LIST)
+"""Events that a dump thread makes, too."""
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """The format description of the events that follow."""
+
+    event: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Events of one file. ``begin``: where the first of them begins. ``end``: the end of the last group in it; None if
+    the last group continues in the next block."""
+
+    events: bytes
+    begin: SourcePosition
+    end: SourcePosition | None
+
+
+@dataclass(frozen=True, slots=True)
+class Stated:
+    """A statement that is not transaction control. ``end``: of its group. Rows of earlier groups may come later."""
+
+    statement: Statement
+    end: SourcePosition
+
+
+Item = Described | Block | Stated
+
+
+class GroupReader:
+    """The groups after ``start``, an end of a group. ``made``: Unix time at which its file was made, 0 for unknown.
+    ``keeps``: return blocks. ``xa``: the walk's XA transactions; with it PrepareUnknown is raised. ``ends``: some ends of
+    groups, each with the bytes that were read up to it.
+
+    Raises the errors of the dump, of the walker and of the decoder for events that cannot be read, STREAM_OTHER_SERVER,
+    STREAM_LOG_GONE, and DUMP_ENDED at the end of the binlog.
+    """
+
+    def __init__(
+        self,
+        source: str,
+        endpoint: Endpoint,
+        start: SourcePosition,
+        made: int,
+        *,
+        keeps: bool = True,
+        xa: XaTracker | None = None,
+    ) -> None:
+        self._source, self._endpoint = source, endpoint
+        self._start, self.made = start, made
+        self._keeps = keeps
+        self._walker = GroupWalker(
+            source, Head(RelayOffset(0, 0), start, 0.0), checksum=False, live=xa is not None, xa=xa
+        )
+        self._description: FormatDescription | None = None
+        self._omits_positions = False
+        self._is_first_file = True
+        self._block = bytearray()
+        self._block_begin = start
+        self.ends: list[tuple[int, SourcePosition]] = []
+
+    @property
+    def end(self) -> SourcePosition:
+        """The end of the last group."""
+        return self._walker.end.position
+
+    @property
+    def read_bytes(self) -> int:
+        """Of the groups that have ended."""
+        return self._walker.end.offset.byte
+
+    def gtid_set(self) -> str:
+        """Of the groups from the start on, with that of the first file before it; "" if it is unknown."""
+        return str(self._walker.gtid_set)
+
+    def items(self, most_bytes: int = _NO_LIMIT, end: SourcePosition | None = None) -> Iterator[Item]:
+        """What the groups have up to a group's end that is at ``end``, or after ``most_bytes``."""
+        dump = connect_dump(self._source, self._endpoint, self._start)
+        try:
+            begin_dump(self._source, dump, self._start)
+            while True:
+                yield from self._received(dump, most_bytes, end)
+                if self._is_done(most_bytes, end):
+                    break
+                dump.receive()
+        except ShardmergeError as error:
+            if error.spec is errors.relay.SOURCE_LOG_GONE:
+                raise gone(self._source, self._start, error.message) from error
+            raise
+        finally:
+            dump.close()
+        yield from self._flush()
+
+    def _is_done(self, most_bytes: int, end: SourcePosition | None) -> bool:
+        if not self._walker.at_group_end:
+            return False
+        return self.read_bytes >= most_bytes or (end is not None and self.end.file_order() >= end.file_order())
+
+    def _limit(self, most_bytes: int, end: SourcePosition | None) -> int:
+        """The byte of the walk at or after which no group may begin."""
+        walker = self._walker
+        if end is None or end.file != walker.file:
+            return most_bytes
+        return min(most_bytes, walker.byte + max(end.pos - walker.pos, 0))
+
+    def _received(self, dump: Dump, most_bytes: int, end: SourcePosition | None) -> Iterator[Item]:
+        """Process the received packets."""
+        while not self._is_done(most_bytes, end):
+            while self._description is not None:
+                received = dump.received()
+                passed = self._walker.scan(received.buffer, received.start, received.end, self._limit(most_bytes, end))
+                if passed is None:
+                    break
+                if self._keeps:
+                    self._block += memoryview(received.buffer)[passed.first : passed.last]
+                dump.skip(passed.upto)
+                self._note_end()
+                yield from self._flush_full()
+            if self._is_done(most_bytes, end):
+                return
+            event = dump.event()
+            if event is None:
+                return
+            yield from self._feed(event)
+
+    def _feed(self, event: memoryview) -> Iterator[Item]:
+        """Process one event that is not ordinary, or that the scan may not process."""
+        if len(event) < HEADER_SIZE:
+            raise self._garbled(f"an event of {len(event)} bytes")
+        timestamp, kind, _, size, log_pos, flags = _HEADER.unpack_from(event)
+        if size != len(event):
+            raise self._garbled(f"an event of {size} bytes came as {len(event)}")
+        if kind == EventType.FORMAT_DESCRIPTION:
+            yield from self._describe(bytes(event), timestamp, log_pos)
+            return
+        made_up = bool(flags & FLAG_ARTIFICIAL)
+        if kind in _HEARTBEATS or (kind in _MADE_UP and (made_up or log_pos == 0)):
+            yield from self._made_up(bytes(event), kind)
+            return
+        omitted = log_pos == 0 and not may_wrap(self._walker.pos, size)
+        if made_up or (omitted and not self._omits_positions):
+            raise self._garbled(f"an event of type {event_name(kind)} is marked as not being in any file")
+        description = self._description
+        if description is None:
+            raise self._garbled("an event before the format description")
+        if description.checksum and zlib.crc32(event[:-CHECKSUM_SIZE]) != _CRC.unpack_from(event, size - 4)[0]:
+            raise errors.relay.EVENT_CHECKSUM(
+                source=self._source, position=self._here(), type=event_name(kind), size=size
+            )
+        if omitted:
+            event, log_pos = with_position(event, self._walker.pos, checksum=description.checksum)
+        if kind == EventType.ROTATE:
+            yield from self._flush()
+            self._walker.step(event, kind, size, log_pos, timestamp)
+            self._enter_file()
+            return
+        self._walker.step(event, kind, size, log_pos, timestamp)
+        if self._keeps:
+            self._keep(event, kind, log_pos, description)
+        self._note_end()
+        yield from self._statements()
+        yield from self._flush_full()
+
+    def _enter_file(self) -> None:
+        """The walk is at the start of the next file."""
+        self._is_first_file, self.made = False, 0
+        self._block_begin = self._here()
+
+    def _keep(self, event: memoryview, kind: int, log_pos: int, description: FormatDescription) -> None:
+        if kind != EventType.TRANSACTION_PAYLOAD:
+            self._block += event
+            return
+        payload = parse_payload(
+            lambda at, size: bytes(event[at : at + size]), len(event), description.checksum, log_pos, self._source
+        )
+        for inner in payload.events():
+            self._block += inner
+
+    def _statements(self) -> Iterator[Item]:
+        """The statements of a group that ended."""
+        _, statements = self._walker.drain()
+        for statement in statements:
+            yield Stated(statement, self.end)
+
+    def _note_end(self) -> None:
+        if self.read_bytes - (self.ends[-1][0] if self.ends else 0) >= _BETWEEN_ENDS:
+            self.ends.append((self.read_bytes, self.end))
+
+    def _describe(self, event: bytes, timestamp: int, log_pos: int) -> Iterator[Item]:
+        description = FormatDescription.parse(event, self._source)
+        if description.checksum and not checksum_matches(event):
+            raise self._garbled("a format description fails its checksum")
+        yield from self._flush()
+        if self._is_first_file and self.made and timestamp != self.made:
+            raise gone(self._source, self._start, f"the source has another file {self._walker.file} than then")
+        if not self._walker.at_group_end:
+            raise self._garbled("the binlog file ends inside a transaction")
+        self.made = timestamp
+        self._description, self._omits_positions = description, omits_positions(description)
+        self._walker.checksum = description.checksum
+        self._walker.step(event, EventType.FORMAT_DESCRIPTION, len(event), log_pos, timestamp)
+        self._block_begin = self._here()
+        yield Described(event)
+
+    def _made_up(self, event: bytes, kind: int) -> Iterator[Item]:
+        """An event that the dump thread made and that is in no file."""
+        walker = self._walker
+        if kind == EventType.ROTATE:
+            target = parse_rotate(event, checksum_matches(event), self._source)
+            if target.file != walker.file:
+                yield from self._flush()
+                if self._description is None:
+                    raise gone(self._source, self._start, f"the source sends file {target.file} in its place")
+                if not walker.at_group_end:
+                    raise self._garbled(f"file {walker.file} ends inside a transaction")
+                walker.move(target.file, target.position)
+                self._enter_file()
+        elif kind in _HEARTBEATS and walker.at_group_end:
+            beat = parse_heartbeat(event, checksum_matches(event), self._source)
+            if beat.file == walker.file and beat.position > walker.pos:
+                walker.move(walker.file, beat.position)
+
+    def _flush_full(self) -> Iterator[Item]:
+        size = len(self._block)
+        if size >= (BLOCK_BYTES if self._walker.at_group_end else _LARGEST_BLOCK):
+            yield from self._flush()
+
+    def _flush(self) -> Iterator[Item]:
+        events, self._block = bytes(self._block), bytearray()
+        begin, self._block_begin = self._block_begin, self._here()
+        if events:
+            yield Block(events, begin, self.end if self._walker.at_group_end else None)
+
+    def _here(self) -> SourcePosition:
+        return SourcePosition(self._walker.file, self._walker.pos, server=self._start.server)
+
+    def _garbled(self, reason: str) -> ShardmergeError:
+        return errors.relay.BAD_PACKET(source=self._source, position=self._here(), reason=reason)
+
+
+def connect_dump(source: str, endpoint: Endpoint, start: SourcePosition) -> Dump:
+    """A connection for a dump from ``start``. Raises STREAM_OTHER_SERVER, and what Dump.connect() raises."""
+    dump = Dump.connect(source, endpoint)
+    if start.server and dump.info.identity != start.server:
+        dump.close()
+        raise other_server(source, start, dump.info.identity)
+    return dump
+
+
+def begin_dump(source: str, dump: Dump, start: SourcePosition) -> None:
+    """Request the events that exist now from a position on. Raises STREAM_LOG_GONE and the errors of the dump."""
+    if start.pos > LARGEST_DUMP_POSITION:
+        reason = f"a dump cannot begin at byte {start.pos} of a file: the command has 32 bits for it"
+        raise gone(source, start, reason)
+    # Any other replica with the same id would end this dump: a random one has no other user.
+    server_id = _LOWEST_SERVER_ID | secrets.randbits(31)
+    dump.begin(FromFile(start, seed=False), server_id, str(uuid.uuid4()), wait=False)
+
+
+def gone(source: str, position: SourcePosition, reason: str) -> ShardmergeError:
+    return errors.read.STREAM_LOG_GONE(source=source, position=position, reason=reason)
+
+
+def other_server(source: str, position: SourcePosition, found: str) -> ShardmergeError:
+    return errors.read.STREAM_OTHER_SERVER(source=source, position=position, known=position.server, found=found)

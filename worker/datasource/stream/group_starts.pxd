@@ -1,0 +1,1 @@
+from shardmerge.worker.binlog.little_endian cimport event_size
