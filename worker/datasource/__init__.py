@@ -1,8 +1,10 @@
-"""Shard tables as a Spark DataFrame, in any Spark program: ``spark.read.format("mysql-shards")``.
+"""Shard tables in any Spark program: their rows with ``spark.read.format("mysql-shards")``, their changes with
+``spark.readStream.format("mysql-cdc")``.
 
 ``mysql_shards`` is the data source. At load(), ``planning`` makes the ``plan``: it fixes the position of each source.
 ``partition_reader`` plans the chunks with worker/snapshot. In the tasks ``shard_rows`` reads a chunk, ``state`` takes
-back the changes since the position, and ``values`` makes the DataFrame's values.
+back the changes since the position, and ``values`` makes the DataFrame's values. ``mysql_cdc`` is the data source of
+the changes; ``stream`` has the rest of it.
 """
 
 from __future__ import annotations
@@ -10,15 +12,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from shardmerge.worker.datasource.mysql_shards import MySQLShards, positions, register
+    from shardmerge.worker.datasource.mysql_cdc import MySQLChanges
+    from shardmerge.worker.datasource.mysql_shards import MySQLShards, positions
+    from shardmerge.worker.datasource.registration import register
 
-__all__ = ["MySQLShards", "positions", "register"]
+__all__ = ["MySQLChanges", "MySQLShards", "positions", "register"]
+
+_MODULES = {"MySQLChanges": "mysql_cdc", "register": "registration"}
 
 
 def __getattr__(name: str) -> Any:
     """Import the public names when they are used: Spark's tasks, which import this package, need none of them."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from shardmerge.worker.datasource import mysql_shards
+    import importlib
 
-    return getattr(mysql_shards, name)
+    module = importlib.import_module(f"{__name__}.{_MODULES.get(name, 'mysql_shards')}")
+    return getattr(module, name)

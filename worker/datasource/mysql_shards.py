@@ -17,15 +17,10 @@ from shardmerge.worker.datasource.plan.read_plan import POSITIONS, ReadPlan
 from shardmerge.worker.datasource.way_out import way_out_shown
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
 NAME = "mysql-shards"
-
-
-def register(spark: SparkSession) -> None:
-    """Make the format ``mysql-shards`` known to a session."""
-    spark.dataSource.register(MySQLShards)
 
 
 def positions(frame: DataFrame) -> dict[str, str]:
@@ -36,7 +31,7 @@ def positions(frame: DataFrame) -> dict[str, str]:
 
 
 class MySQLShards(DataSource):
-    """For ``spark.dataSource.register``; see :func:`register`."""
+    """For ``spark.dataSource.register``; see :func:`shardmerge.worker.datasource.registration.register`."""
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
         # The options are not kept: the plan has what is needed of them.

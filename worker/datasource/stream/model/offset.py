@@ -18,7 +18,7 @@ from shardmerge.proto import errors
 from shardmerge.proto.errors import ShardmergeError
 from shardmerge.worker.core.position import SourcePosition
 from shardmerge.worker.core.table import Table
-from shardmerge.worker.datasource.stream.structure_json import nameless, structure_from_json, structure_to_json
+from shardmerge.worker.datasource.stream.model.structure_json import nameless, structure_from_json, structure_to_json
 
 VERSION = 1
 

@@ -12,8 +12,8 @@ from shardmerge.proto.errors import ShardmergeError
 from shardmerge.worker.binlog.xa_events import Xid
 from shardmerge.worker.core.mysql.endpoint import Endpoint
 from shardmerge.worker.core.position import SourcePosition
-from shardmerge.worker.datasource.stream.ddl import ChangesRows, ChangesTables, Meaning, shown
-from shardmerge.worker.datasource.stream.group_reader import GroupReader, Stated, gone
+from shardmerge.worker.datasource.stream.model.ddl import ChangesRows, ChangesTables, Meaning, shown
+from shardmerge.worker.datasource.stream.binlog.group_reader import GroupReader, Stated, gone
 from shardmerge.worker.relay.log.prepared_groups import PreparedGroup
 from shardmerge.worker.relay.log.xa_tracker import PrepareUnknown, XaTracker
 from shardmerge.worker.relay.model import Statement

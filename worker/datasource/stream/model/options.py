@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from shardmerge.proto import errors
 from shardmerge.worker.datasource.plan.options import parse_options
 from shardmerge.worker.datasource.plan.read_plan import ReadOptions, ReadSource
-from shardmerge.worker.datasource.stream.start import Start, parse_starts
+from shardmerge.worker.datasource.stream.model.start import Start, parse_starts
 
 BATCH_BYTES = 64 << 20
 MOST_BYTES = 1 << 40

@@ -19,16 +19,12 @@ from shardmerge.worker.core.table import Table
 from shardmerge.worker.core.table_plan import TargetTable
 from shardmerge.worker.datasource.plan.read_plan import ReadSource
 from shardmerge.worker.datasource.planning import check_cascades
-from shardmerge.worker.datasource.stream.ddl import ChangesTables, IsWanted, meaning_of, same_name
-from shardmerge.worker.datasource.stream.group_reader import other_server
-from shardmerge.worker.datasource.stream.offset import StreamTable, TableName
-from shardmerge.worker.datasource.stream.scan import TableStatement, statements_between
+from shardmerge.worker.datasource.stream.model.ddl import ChangesTables, IsWanted, meaning_of, same_name, wanted_by
+from shardmerge.worker.datasource.stream.binlog.group_reader import other_server
+from shardmerge.worker.datasource.stream.model.offset import StreamTable, TableName
+from shardmerge.worker.datasource.stream.binlog.scan import TableStatement, statements_between
 from shardmerge.worker.snapshot.source.chunk_source import open_source
 from shardmerge.worker.snapshot.source.watermarks import end_of_binlog
-
-
-def wanted_by(source: ReadSource, target: TargetTable) -> IsWanted:
-    return lambda schema, table: source.sends_to(target, schema, table)
 
 
 def tables_before(

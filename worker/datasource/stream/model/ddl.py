@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from shardmerge.worker.datasource.stream.offset import TableName
+from shardmerge.worker.core.table_plan import TargetTable
+from shardmerge.worker.datasource.plan.read_plan import ReadSource
+from shardmerge.worker.datasource.stream.model.offset import TableName
 from shardmerge.worker.ddl.sql.statement_scope import classify
 from shardmerge.worker.relay.model import Statement
 
@@ -52,6 +54,10 @@ def meaning_of(statement: Statement, is_wanted: IsWanted, known: Iterable[TableN
 def is_wanted_in_any_case(is_wanted: IsWanted, schema: str, table: str) -> bool:
     """Also in lower case: with lower_case_table_names=1 statements have the names as typed, tables do not."""
     return is_wanted(schema, table) or is_wanted(schema.lower(), table.lower())
+
+
+def wanted_by(source: ReadSource, target: TargetTable) -> IsWanted:
+    return lambda schema, table: source.sends_to(target, schema, table)
 
 
 def same_name(one: TableName, other: TableName) -> bool:

@@ -1,0 +1,115 @@
+"""Reads mysql-cdc as Spark does, without Spark: offsets as JSON, partitions and readers pickled; and judges its rows."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from pyspark.sql.streaming.datasource import ReadLimit
+from pyspark.sql.types import StructType
+
+from shardmerge.worker.datasource import MySQLChanges
+from tests.support.database import Database
+
+Change = dict[str, Any]
+Offset = dict[str, Any]
+
+
+def login(server: Database) -> dict[str, str]:
+    """Return the options of one source."""
+    options = {"host": server.host, "port": str(server.port), "user": server.user, "password": server.password}
+    return options | ({"allow-public-key-retrieval": "true"} if server.takes_key else {})
+
+
+def _through_json(offset: Offset) -> Offset:
+    return json.loads(json.dumps(offset))
+
+
+@dataclass(slots=True)
+class Query:
+    """A query between two starts of its process."""
+
+    options: dict[str, str]
+    offset: Offset | None = None
+    schema: StructType = field(init=False)
+    _reader: Any = field(init=False)
+
+    def __post_init__(self) -> None:
+        made = MySQLChanges(self.options)
+        self.schema = made.schema()
+        copy: MySQLChanges = pickle.loads(pickle.dumps(made))
+        self._reader = copy.streamReader(self.schema)
+
+    def begin(self) -> Offset:
+        """Return the offset, which is the first one at the query's first start."""
+        if self.offset is None:
+            self.offset = _through_json(self._reader.initialOffset())
+        return self.offset
+
+    def next_offset(self, limit: ReadLimit | None = None) -> Offset:
+        limit = limit or self._reader.getDefaultReadLimit()
+        return _through_json(self._reader.latestOffset(self.begin(), limit))
+
+    def until_now(self) -> None:
+        self._reader.prepareForTriggerAvailableNow()
+
+    def rows(self, start: Offset, end: Offset) -> list[Change]:
+        """Return the rows of the batch between two offsets, in the order of the partitions."""
+        found: list[Change] = []
+        for partition in self._reader.partitions(start, end):
+            reader = pickle.loads(pickle.dumps(self._reader))
+            for batch in reader.read(pickle.loads(pickle.dumps(partition))):
+                found += batch.to_pylist()
+        return found
+
+    def batch(self) -> list[Change] | None:
+        """Return the rows of the next batch; None if there is none. Moves the offset."""
+        start = self.begin()
+        end = self.next_offset()
+        if json.dumps(end) == json.dumps(start):
+            return None
+        found = self.rows(start, end)
+        self.offset = end
+        return found
+
+    def drained(self) -> list[Change]:
+        """Return the rows of all batches up to the present ends of the sources."""
+        found: list[Change] = []
+        self.begin()
+        while (rows := self.batch()) is not None:
+            found += rows
+        return found
+
+    def stop(self) -> None:
+        self._reader.stop()
+
+
+@dataclass(slots=True)
+class Replica:
+    """What the rows of a stream come to: the independent judge. ``keys``: of the key columns. An INSERT needs an absent
+    key; the row before an UPDATE or DELETE must be the one that the replica has."""
+
+    keys: tuple[str, ...]
+    rows: dict[tuple[object, ...], Mapping[str, object]] = field(default_factory=dict[Any, Any])
+
+    def apply(self, changes: Iterable[Change]) -> None:
+        for change in changes:
+            before, after = change["before"], change["after"]
+            if before is not None:
+                held = self.rows.pop(self._key(change, before), None)
+                assert held == before, (change, held)
+            if after is not None:
+                key = self._key(change, after)
+                assert key not in self.rows, (change, self.rows[key])
+                self.rows[key] = after
+
+    def _key(self, change: Change, row: Mapping[str, object]) -> tuple[object, ...]:
+        return (change["source_schema"], change["source_table"], *(row[name] for name in self.keys))
+
+    def of(self, schema: str, table: str) -> list[tuple[object, ...]]:
+        """Return the rows of a table."""
+        found = [tuple(row.values()) for key, row in self.rows.items() if key[:2] == (schema, table)]
+        return sorted(found, key=repr)

@@ -1,0 +1,1 @@
+"""Reads the binlog of a source between two positions, with the relay's dump connection and group walker."""

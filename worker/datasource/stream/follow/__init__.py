@@ -1,0 +1,1 @@
+"""Follows the sources in the process of a query: where the stream begins, and where each batch ends."""

@@ -1,0 +1,1 @@
+"""What a stream's options, offsets and statements mean. Pure."""

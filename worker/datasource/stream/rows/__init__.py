@@ -1,0 +1,1 @@
+"""Reads the parts of a batch in Spark's tasks, and makes their rows."""
