@@ -24,9 +24,9 @@ from shardmerge.worker.datasource.stream.model.offset import Offset, SourceOffse
 from shardmerge.worker.datasource.stream.model.options import StreamOptions
 from shardmerge.worker.datasource.stream.rows.parts import ChangesPart, HistoryPart
 from shardmerge.worker.datasource.stream.tables.plans import StreamPlans
-from shardmerge.worker.datasource.stream.binlog.scan import NO_LIMIT
 from shardmerge.worker.datasource.stream.tables.stream_schema import image_fields
 from shardmerge.worker.datasource.way_out import way_out_shown
+from shardmerge.worker.relay.log.walk_state import NO_LIMIT
 
 _IDLE_SECONDS = 0.05
 """Time between two looks at idle sources: Spark asks at once again."""

@@ -82,6 +82,7 @@ def scan(
     spacing: cython.longlong = limits.spacing
     last_entry: cython.longlong = limits.last_entry
     limit: cython.longlong = limits.limit
+    limit_pos: cython.longlong = limits.limit_pos
     sure: cython.bint = limits.sure
     by_gtid: cython.bint = limits.by_gtid
     gap_server: bytes = b"" if limits.gap is None else limits.gap.server
@@ -151,7 +152,7 @@ def scan(
             body += 13 + (data[body + 11] | data[body + 12] << 8) + data[body + 8] + 1
             if stop - body != 5 or not _is_begin(data, body):
                 break
-        elif state != _BETWEEN or not sure or byte >= limit or size >= spacing:
+        elif state != _BETWEEN or not sure or byte >= limit or pos - size >= limit_pos or size >= spacing:
             break
         elif kind == _MARIADB_GTID:
             if stop - body < 13 or data[body + 12] & _NOT_ORDINARY or u64(data, body) >= _LARGEST_NUMBER:

@@ -42,7 +42,14 @@ from shardmerge.worker.relay.log.binlog_state import BinlogState
 from shardmerge.worker.relay.log.fast_scan import scan
 from shardmerge.worker.relay.log.index_records import Entry, EntryKind
 from shardmerge.worker.relay.log.prepared_groups import PreparedGroup
-from shardmerge.worker.relay.log.walk_state import GroupHead, ScanLimits, ScanResult, WalkPhase, WalkState
+from shardmerge.worker.relay.log.walk_state import (
+    NO_LIMIT,
+    GroupHead,
+    ScanLimits,
+    ScanResult,
+    WalkPhase,
+    WalkState,
+)
 from shardmerge.worker.relay.log.xa_tracker import GroupMark, PrepareUnknown, XaTracker, xa_statement
 from shardmerge.worker.relay.model import Head, Statement
 
@@ -193,13 +200,18 @@ class GroupWalker:
         elif self.byte - self._last_mark >= self._spacing:
             self._mark()
 
-    def scan(self, packets: bytearray, start: int, end: int, limit: int) -> ScanResult | None:
+    def scan(
+        self, packets: bytearray, start: int, end: int, limit: int, limit_pos: int = NO_LIMIT
+    ) -> ScanResult | None:
         """Process ordinary events of the receive buffer, as :meth:`step` would: see worker/relay/log/fast_scan.py.
 
-        No group begins at or after ``limit``. Ends where :meth:`step` must continue, or with ``entry_due``.
+        No group begins at or after ``limit``, nor at or after byte ``limit_pos`` of the source's file. Ends where
+        :meth:`step` must continue, or with ``entry_due``.
         """
         gap = self._gtids.gap_after(self._gtid or self._last_gtid) if self._by_gtid else None
-        limits = ScanLimits(self.checksum, self._spacing, self._last_entry, limit, not self._unsure, self._by_gtid, gap)
+        limits = ScanLimits(
+            self.checksum, self._spacing, self._last_entry, limit, not self._unsure, self._by_gtid, gap, limit_pos
+        )
         result = scan(packets, start, end, self._walk_state(), limits)
         if result is not None:
             self._apply_scan(result)

@@ -9,6 +9,9 @@ from dataclasses import dataclass
 from shardmerge.worker.binlog.gtid_set import GtidGap
 
 
+NO_LIMIT = 1 << 62
+
+
 class WalkPhase(enum.IntEnum):
     """The walk's position relative to groups."""
 
@@ -48,8 +51,9 @@ class WalkState:
 class ScanLimits:
     """The limits of a scan.
 
-    ``last_entry``: byte of the index's last entry. ``limit``: no group may begin at or after this byte. ``sure``: a
-    GTID need not be compared with earlier ones; if ``by_gtid``, a MySQL GTID must be within ``gap``.
+    ``last_entry``: byte of the index's last entry. ``limit``: no group may begin at or after this byte. ``limit_pos``:
+    nor at or after this byte of the source's file. ``sure``: a GTID need not be compared with earlier ones; if
+    ``by_gtid``, a MySQL GTID must be within ``gap``.
     """
 
     checksum: bool
@@ -59,6 +63,7 @@ class ScanLimits:
     sure: bool
     by_gtid: bool
     gap: GtidGap | None
+    limit_pos: int = NO_LIMIT
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,6 +34,7 @@ from shardmerge.worker.relay.fetch.dump_connection import Dump
 from shardmerge.worker.relay.fetch.dump_start import FromFile
 from shardmerge.worker.relay.fetch.omitted_positions import omits_positions, with_position
 from shardmerge.worker.relay.log.group_walker import GroupWalker, may_wrap
+from shardmerge.worker.relay.log.walk_state import NO_LIMIT
 from shardmerge.worker.relay.log.xa_tracker import XaTracker
 from shardmerge.worker.relay.model import Head, Statement
 
@@ -45,7 +46,6 @@ _LARGEST_BLOCK = 64 << 20
 """A larger group is split into blocks: an earlier one ends inside it."""
 
 _BETWEEN_ENDS = 1 << 20
-_NO_LIMIT = 1 << 62
 _LOWEST_SERVER_ID = 0x8000_0000
 """As worker/relay/fetch/server_id.py: above the ids that administrators usually configure."""
 
@@ -130,7 +130,7 @@ class GroupReader:
         """Of the groups from the start on, with that of the first file before it; "" if it is unknown."""
         return str(self._walker.gtid_set)
 
-    def items(self, most_bytes: int = _NO_LIMIT, end: SourcePosition | None = None) -> Iterator[Item]:
+    def items(self, most_bytes: int = NO_LIMIT, end: SourcePosition | None = None) -> Iterator[Item]:
         """What the groups have up to a group's end that is at ``end``, or after ``most_bytes``."""
         dump = connect_dump(self._source, self._endpoint, self._start)
         try:
@@ -153,23 +153,20 @@ class GroupReader:
             return False
         return self.read_bytes >= most_bytes or (end is not None and self.end.file_order() >= end.file_order())
 
-    def _limit(self, most_bytes: int, end: SourcePosition | None) -> int:
-        """The byte of the walk at or after which no group may begin."""
-        walker = self._walker
-        if end is None or end.file != walker.file:
-            return most_bytes
-        return min(most_bytes, walker.byte + max(end.pos - walker.pos, 0))
+    def _limit_pos(self, end: SourcePosition | None) -> int:
+        """The byte of the present file at or after which no group may begin."""
+        return end.pos if end is not None and end.file == self._walker.file else NO_LIMIT
 
     def _received(self, dump: Dump, most_bytes: int, end: SourcePosition | None) -> Iterator[Item]:
         """Process the received packets."""
         while not self._is_done(most_bytes, end):
             while self._description is not None:
-                received = dump.received()
-                passed = self._walker.scan(received.buffer, received.start, received.end, self._limit(most_bytes, end))
+                buffer, begin, stop = dump.received()
+                passed = self._walker.scan(buffer, begin, stop, most_bytes, self._limit_pos(end))
                 if passed is None:
                     break
                 if self._keeps:
-                    self._block += memoryview(received.buffer)[passed.first : passed.last]
+                    self._block += memoryview(buffer)[passed.first : passed.last]
                 dump.skip(passed.upto)
                 self._note_end()
                 yield from self._flush_full()

@@ -15,10 +15,10 @@ from shardmerge.worker.core.position import SourcePosition
 from shardmerge.worker.datasource.stream.model.ddl import ChangesRows, ChangesTables, Meaning, shown
 from shardmerge.worker.datasource.stream.binlog.group_reader import GroupReader, Stated, gone
 from shardmerge.worker.relay.log.prepared_groups import PreparedGroup
+from shardmerge.worker.relay.log.walk_state import NO_LIMIT
 from shardmerge.worker.relay.log.xa_tracker import PrepareUnknown, XaTracker
 from shardmerge.worker.relay.model import Statement
 
-NO_LIMIT = 1 << 62
 _XID = re.compile(r"X'([0-9a-f]*)',X'([0-9a-f]*)',(\d+)")
 
 
