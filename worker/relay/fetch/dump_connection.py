@@ -160,7 +160,7 @@ class Dump:
         payload = struct.pack("<BIHI", _COM_BINLOG_DUMP, place.pos, flags, server_id) + place.file.encode()
         if not place.file and not self.info.is_mariadb:
             encoded = encode_set(GtidSet(place.gtid_set).parts())
-            head = struct.pack("<BHII", _COM_BINLOG_DUMP_GTID, 0, server_id, 0)
+            head = struct.pack("<BHII", _COM_BINLOG_DUMP_GTID, flags, server_id, 0)
             payload = head + struct.pack("<QI", FIRST_BYTE, len(encoded)) + encoded
         try:
             self._socket.settimeout(_SILENCE_SECONDS)
