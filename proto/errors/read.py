@@ -112,8 +112,7 @@ STREAM_OFFSET = _define(
     "read-stream-offset",
     scope=Scope.CONFIG,
     message="the offset of the query's checkpoint cannot be used: {reason}",
-    workaround="Use the options and the program version with which the checkpoint was written, or "
-    f"{_NEW_CHECKPOINT}.",
+    workaround=f"Use the options and the program version with which the checkpoint was written, or {_NEW_CHECKPOINT}.",
 )
 STREAM_LOG_GONE = _define(
     35021,

@@ -57,7 +57,8 @@ def test_page(tmp_path: Path) -> None:
         server.execute("DROP DATABASE IF EXISTS shop_1", "CREATE DATABASE shop_1")
         for table in (1, 2):
             server.execute(
-                f"CREATE TABLE shop_1.orders_{table} (id BIGINT PRIMARY KEY, customer VARCHAR(20), amount DECIMAL(10,2))",
+                f"CREATE TABLE shop_1.orders_{table} "
+                "(id BIGINT PRIMARY KEY, customer VARCHAR(20), amount DECIMAL(10,2))",
                 f"INSERT INTO shop_1.orders_{table} VALUES (1, 'ann', 10), (2, 'bob', 2.50)",
             )
         server.execute(

@@ -1,4 +1,4 @@
-"""Reads mysql-cdc as Spark does, without Spark: offsets as JSON, partitions and readers pickled; and judges its rows."""
+"""Reads mysql-cdc as Spark does, without Spark: offsets as JSON, partitions and readers pickled; judges its rows."""
 
 from __future__ import annotations
 
@@ -40,8 +40,14 @@ class Query:
     def __post_init__(self) -> None:
         made = MySQLChanges(self.options)
         self.schema = made.schema()
-        copy: MySQLChanges = pickle.loads(pickle.dumps(made))
+        copy: Any = pickle.loads(pickle.dumps(made))
         self._reader = copy.streamReader(self.schema)
+
+    @property
+    def columns(self) -> list[str]:
+        """Return the columns of the merged table."""
+        image: Any = next(field.dataType for field in self.schema.fields if field.name == "after")
+        return list(image.names)
 
     def begin(self) -> Offset:
         """Return the offset, which is the first one at the query's first start."""

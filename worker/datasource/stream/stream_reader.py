@@ -16,12 +16,12 @@ from shardmerge.proto import errors
 from shardmerge.worker.core.position import SourcePosition
 from shardmerge.worker.datasource.partition_reader import ShardPartition, ShardsReader
 from shardmerge.worker.datasource.plan.read_plan import ReadPlan, SourcePlan
-from shardmerge.worker.datasource.stream.model.batch_end import parts_of
-from shardmerge.worker.datasource.stream.rows.change_rows import read_changes, read_history
 from shardmerge.worker.datasource.stream.follow.first_offset import first_offset
 from shardmerge.worker.datasource.stream.follow.follower import SourceFollower
+from shardmerge.worker.datasource.stream.model.batch_end import parts_of
 from shardmerge.worker.datasource.stream.model.offset import Offset, SourceOffset, from_json, to_json
 from shardmerge.worker.datasource.stream.model.options import StreamOptions
+from shardmerge.worker.datasource.stream.rows.change_rows import read_changes, read_history
 from shardmerge.worker.datasource.stream.rows.parts import ChangesPart, HistoryPart
 from shardmerge.worker.datasource.stream.tables.plans import StreamPlans
 from shardmerge.worker.datasource.stream.tables.stream_schema import image_fields
@@ -63,10 +63,10 @@ class ChangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if self._wants_targets and self._targets is None:
                 self._targets = ends
             if self._targets is not None:
-                ends = {name: min(end, self._targets[name], key=SourcePosition.file_order) for name, end in ends.items()}
-            found = {
-                name: self._follower(name).next_offset(offset, most, ends[name]) for name, offset in begin.items()
-            }
+                ends = {
+                    name: min(end, self._targets[name], key=SourcePosition.file_order) for name, end in ends.items()
+                }
+            found = {name: self._follower(name).next_offset(offset, most, ends[name]) for name, offset in begin.items()}
             if found == begin:
                 if self._targets is None:
                     time.sleep(_IDLE_SECONDS)

@@ -1,8 +1,8 @@
 # cython: language_level=3, cdivision=True
 """Turns the literals of one column in many row images into the server's texts, as the buffers of an Arrow array.
 
-The same texts as worker/datasource/values/literal_texts.py makes of one literal, except for ENUM, SET and JSON. Compiled
-by Cython; plain Python where it is not compiled.
+The same texts as worker/datasource/values/literal_texts.py makes of one literal, except for ENUM, SET and JSON.
+Compiled by Cython; plain Python where it is not compiled.
 """
 
 from __future__ import annotations

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 from shardmerge.worker.binlog.gtid_set import GtidGap
 
-
 NO_LIMIT = 1 << 62
 
 

@@ -86,8 +86,8 @@ Item = Described | Block | Stated
 
 class GroupReader:
     """The groups after ``start``, an end of a group. ``made``: Unix time at which its file was made, 0 for unknown.
-    ``keeps``: return blocks. ``xa``: the walk's XA transactions; with it PrepareUnknown is raised. ``ends``: some ends of
-    groups, each with the bytes that were read up to it.
+    ``keeps``: return blocks. ``xa``: the walk's XA transactions; with it PrepareUnknown is raised. ``ends``: some ends
+    of groups, each with the bytes that were read up to it.
 
     Raises the errors of the dump, of the walker and of the decoder for events that cannot be read, STREAM_OTHER_SERVER,
     STREAM_LOG_GONE, and DUMP_ENDED at the end of the binlog.

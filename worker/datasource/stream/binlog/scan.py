@@ -12,8 +12,8 @@ from shardmerge.proto.errors import ShardmergeError
 from shardmerge.worker.binlog.xa_events import Xid
 from shardmerge.worker.core.mysql.endpoint import Endpoint
 from shardmerge.worker.core.position import SourcePosition
-from shardmerge.worker.datasource.stream.model.ddl import ChangesRows, ChangesTables, Meaning, shown
 from shardmerge.worker.datasource.stream.binlog.group_reader import GroupReader, Stated, gone
+from shardmerge.worker.datasource.stream.model.ddl import ChangesRows, ChangesTables, Meaning, shown
 from shardmerge.worker.relay.log.prepared_groups import PreparedGroup
 from shardmerge.worker.relay.log.walk_state import NO_LIMIT
 from shardmerge.worker.relay.log.xa_tracker import PrepareUnknown, XaTracker
@@ -83,9 +83,7 @@ def scan(
     return Scanned(end, reader.made, reader.read_bytes, ends, names, found)
 
 
-def statements_between(
-    source: str, endpoint: Endpoint, start: SourcePosition, end: SourcePosition
-) -> Iterator[Stated]:
+def statements_between(source: str, endpoint: Endpoint, start: SourcePosition, end: SourcePosition) -> Iterator[Stated]:
     """All statements in the groups between two positions. Raises the errors of GroupReader."""
     if start.file_order() >= end.file_order():
         return

@@ -31,11 +31,11 @@ from shardmerge.worker.datasource.plan.read_plan import ReadSource
 from shardmerge.worker.datasource.planning import check_cascades, plan_table, tables_at
 from shardmerge.worker.datasource.state.binlog_range import file_made
 from shardmerge.worker.datasource.stream.binlog.group_reader import Block, Described, GroupReader
+from shardmerge.worker.datasource.stream.binlog.transactions import transactions_of
 from shardmerge.worker.datasource.stream.model.offset import SourceOffset
 from shardmerge.worker.datasource.stream.model.options import StreamOptions
 from shardmerge.worker.datasource.stream.model.start import AfterGtids, AtPosition, AtTime, Snapshot, Start
 from shardmerge.worker.datasource.stream.tables.structures import tables_before
-from shardmerge.worker.datasource.stream.binlog.transactions import transactions_of
 from shardmerge.worker.relay.fetch.dump_connection import Dump
 from shardmerge.worker.relay.fetch.dump_start import FromGtids
 from shardmerge.worker.relay.fetch.file_times import file_times, last_before
@@ -211,4 +211,3 @@ class _Finder:
                     if transaction.commit_micros >= wanted:
                         return replace(item.begin, pos=transaction.begin)
         return self.end
-

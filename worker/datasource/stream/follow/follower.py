@@ -22,13 +22,13 @@ from shardmerge.worker.core.mysql.connection import (
 )
 from shardmerge.worker.core.position import SourcePosition
 from shardmerge.worker.datasource.plan.read_plan import ReadSource
+from shardmerge.worker.datasource.stream.binlog.group_reader import gone, other_server
+from shardmerge.worker.datasource.stream.binlog.scan import TableStatement, scan
 from shardmerge.worker.datasource.stream.model.batch_end import cuts_of
 from shardmerge.worker.datasource.stream.model.ddl import Meaning, meaning_of, shown, wanted_by
-from shardmerge.worker.datasource.stream.binlog.group_reader import gone, other_server
 from shardmerge.worker.datasource.stream.model.offset import SourceOffset
 from shardmerge.worker.datasource.stream.model.options import OnDdl, StreamOptions
 from shardmerge.worker.datasource.stream.tables.plans import StreamPlans
-from shardmerge.worker.datasource.stream.binlog.scan import TableStatement, scan
 from shardmerge.worker.datasource.stream.tables.structures import structures_after
 from shardmerge.worker.relay.model import Statement
 from shardmerge.worker.snapshot.source.chunk_source import open_source

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 from shardmerge.worker.core.position import SourcePosition
 
@@ -31,4 +32,4 @@ def parts_of(
         return []
     inner = [cut for cut in cuts if start.file_order() < cut.file_order() < end.file_order()]
     places = [start, *inner, end]
-    return list(zip(places[:-1], places[1:], strict=True))
+    return list(pairwise(places))

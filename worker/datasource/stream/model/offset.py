@@ -124,7 +124,5 @@ def _source_from_json(made: Mapping[str, Any], structures: list[Mapping[str, Any
     )
 
 
-
-
 def _refused(reason: str) -> ShardmergeError:
     return errors.read.STREAM_OFFSET(reason=reason)

@@ -13,10 +13,10 @@ from shardmerge.worker.core.row_change import Literals, RowChange
 from shardmerge.worker.core.table import ValueKind
 from shardmerge.worker.core.table_plan import ColumnPlan
 from shardmerge.worker.datasource.arrow_library import pa
+from shardmerge.worker.datasource.stream.binlog.transactions import Transaction
 from shardmerge.worker.datasource.stream.model.offset import TableName
 from shardmerge.worker.datasource.stream.tables.plans import StreamPlans
 from shardmerge.worker.datasource.stream.tables.stream_schema import StreamedTable
-from shardmerge.worker.datasource.stream.binlog.transactions import Transaction
 from shardmerge.worker.datasource.values.arrow_values import ValueReader, texts_array
 from shardmerge.worker.datasource.values.literal_columns import column_texts
 from shardmerge.worker.datasource.values.literal_texts import text_of
@@ -142,7 +142,7 @@ class RowMaker:
         names = sorted(self.plans.tables)
         for shard in np.unique(shards):
             places = np.flatnonzero(shards == shard)
-            own = changes if len(places) == len(changes) else [changes[at] for at in places]
+            own: Sequence[RowChange] = changes if len(places) == len(changes) else [changes[at] for at in places]
             table = self.plans.of(int(shard))
             before.append(self._structs(table, [change.before for change in own]))
             after.append(self._structs(table, [change.after for change in own]))
@@ -181,9 +181,7 @@ class _TextsOf:
         if nulls:
             bits = np.packbits(np.frombuffer(marks, dtype=np.uint8), bitorder="little")
             valid = pa.py_buffer(bits.tobytes())
-        return pa.Array.from_buffers(
-            pa.binary(), count, [valid, pa.py_buffer(offsets), pa.py_buffer(values)], nulls
-        )
+        return pa.Array.from_buffers(pa.binary(), count, [valid, pa.py_buffer(offsets), pa.py_buffer(values)], nulls)
 
 
 def image_columns(maker: RowMaker, table: StreamedTable, texts: Any, count: int) -> list[Any]:
@@ -207,4 +205,3 @@ def image_columns(maker: RowMaker, table: StreamedTable, texts: Any, count: int)
 
 def _repeated(value: object, count: int) -> Any:
     return pa.repeat(pa.scalar(value), count)
-

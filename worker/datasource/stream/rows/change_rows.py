@@ -16,13 +16,13 @@ from shardmerge.worker.binlog.decoder import BlockDecoder
 from shardmerge.worker.binlog.events import FormatDescription
 from shardmerge.worker.core.position import SourcePosition
 from shardmerge.worker.datasource.shard_rows import read_piece
-from shardmerge.worker.datasource.stream.rows.change_batches import RowMaker
-from shardmerge.worker.datasource.stream.model.ddl import ChangesTables, meaning_of, shown, wanted_by
 from shardmerge.worker.datasource.stream.binlog.group_reader import Block, Described, GroupReader, Stated, gone
+from shardmerge.worker.datasource.stream.binlog.transactions import Transaction, transactions_of
+from shardmerge.worker.datasource.stream.model.ddl import ChangesTables, meaning_of, shown, wanted_by
 from shardmerge.worker.datasource.stream.model.offset import TableName
+from shardmerge.worker.datasource.stream.rows.change_batches import RowMaker
 from shardmerge.worker.datasource.stream.rows.parts import ChangesPart, HistoryPart
 from shardmerge.worker.datasource.stream.tables.plans import StreamPlans
-from shardmerge.worker.datasource.stream.binlog.transactions import Transaction, transactions_of
 
 _ATTEMPTS = 6
 _BACKOFF_SECONDS = 0.2

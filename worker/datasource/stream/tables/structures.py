@@ -19,10 +19,10 @@ from shardmerge.worker.core.table import Table
 from shardmerge.worker.core.table_plan import TargetTable
 from shardmerge.worker.datasource.plan.read_plan import ReadSource
 from shardmerge.worker.datasource.planning import check_cascades
-from shardmerge.worker.datasource.stream.model.ddl import ChangesTables, IsWanted, meaning_of, same_name, wanted_by
 from shardmerge.worker.datasource.stream.binlog.group_reader import other_server
-from shardmerge.worker.datasource.stream.model.offset import StreamTable, TableName
 from shardmerge.worker.datasource.stream.binlog.scan import TableStatement, statements_between
+from shardmerge.worker.datasource.stream.model.ddl import ChangesTables, IsWanted, meaning_of, same_name, wanted_by
+from shardmerge.worker.datasource.stream.model.offset import StreamTable, TableName
 from shardmerge.worker.snapshot.source.chunk_source import open_source
 from shardmerge.worker.snapshot.source.watermarks import end_of_binlog
 

@@ -1,0 +1,1 @@
+# Only what this repository uses.
