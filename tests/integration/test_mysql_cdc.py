@@ -7,8 +7,6 @@ test_stream_into_spark.py.
 from __future__ import annotations
 
 import datetime
-import random
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -20,7 +18,7 @@ import pytest
 from shardmerge.proto import errors
 from shardmerge.proto.errors import ErrorSpec, ShardmergeError
 from tests.support import all_types
-from tests.support.cdc_stream import Change, Offset, Query, Replica, login
+from tests.support.cdc_stream import Change, Offset, Query, Replica, RowsWriter, login
 from tests.support.database import Database
 from tests.support.pair import KINDS, emptied
 from tests.support.wait import until
@@ -83,43 +81,6 @@ def refused(spec: ErrorSpec, action: Callable[[], object]) -> str:
     return str(caught.value)
 
 
-class Writer(threading.Thread):
-    """Changes rows of ``d.t_1`` to ``d.t_3``, until it is ended: single rows, many rows, keys, and rolled-back work."""
-
-    def __init__(self, server: Database, seed: int) -> None:
-        super().__init__(daemon=True)
-        self._server, self._seed, self._ended = server, seed, threading.Event()
-        self.count = 0
-
-    def run(self) -> None:
-        rng = random.Random(self._seed)
-        with closing(self._server.connect()) as connection, connection.cursor() as cursor:
-            while not self._ended.is_set():
-                cursor.execute("BEGIN")
-                for _ in range(rng.randrange(1, 6)):
-                    table, number, other = rng.randrange(1, 4), rng.randrange(400), rng.randrange(400)
-                    cursor.execute(
-                        rng.choice(
-                            (
-                                f"REPLACE INTO d.t_{table} VALUES ({number}, 'it''s \\\\ {other}')",
-                                f"UPDATE IGNORE d.t_{table} SET id = {other} WHERE id = {number}",
-                                f"UPDATE d.t_{table} SET v = NULL WHERE id BETWEEN {number} AND {number + 20}",
-                                f"DELETE FROM d.t_{table} WHERE id BETWEEN {number} AND {number + 5}",
-                                f"INSERT IGNORE INTO d.t_{table} VALUES ({number}, 'n'), ({other}, REPEAT('x', 500))",
-                            )
-                        )
-                    )
-                cursor.execute("ROLLBACK" if rng.random() < 0.1 else "COMMIT")
-                self.count += 1
-                time.sleep(0.003)
-                if self.count % 150 == 0:
-                    cursor.execute("FLUSH BINARY LOGS")
-
-    def end(self) -> None:
-        self._ended.set()
-        self.join()
-
-
 def test_history_then_changes_under_writes(server: Database) -> None:
     server.execute(
         "CREATE DATABASE d DEFAULT CHARACTER SET utf8mb4",
@@ -130,7 +91,7 @@ def test_history_then_changes_under_writes(server: Database) -> None:
         ),
         "ANALYZE TABLE d.t_1, d.t_2, d.t_3",
     )
-    writers = [Writer(server, seed) for seed in (7, 8)]
+    writers = [RowsWriter(server, seed, 3) for seed in (7, 8)]
     replica = Replica(("id",))
     query = Query(login(server) | {"tables": "d.t_*", "chunk-rows": "50", "max-bytes-per-batch": "30000"})
     for writer in writers:

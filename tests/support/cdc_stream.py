@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import json
 import pickle
+import random
+import threading
+import time
 from collections.abc import Iterable, Mapping
+from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -119,3 +123,41 @@ class Replica:
         """Return the rows of a table."""
         found = [tuple(row.values()) for key, row in self.rows.items() if key[:2] == (schema, table)]
         return sorted(found, key=repr)
+
+
+class RowsWriter(threading.Thread):
+    """Changes rows of ``d.t_1`` (id, v) and so on, until it is ended: rows, ranges, keys, and rolled-back work."""
+
+    def __init__(self, server: Database, seed: int, tables: int) -> None:
+        super().__init__(daemon=True)
+        self._server, self._seed, self._tables = server, seed, tables
+        self._ended = threading.Event()
+        self.count = 0
+
+    def run(self) -> None:
+        rng = random.Random(self._seed)
+        with closing(self._server.connect()) as connection, connection.cursor() as cursor:
+            while not self._ended.is_set():
+                cursor.execute("BEGIN")
+                for _ in range(rng.randrange(1, 6)):
+                    table, number, other = rng.randrange(self._tables) + 1, rng.randrange(400), rng.randrange(400)
+                    cursor.execute(
+                        rng.choice(
+                            (
+                                f"REPLACE INTO d.t_{table} VALUES ({number}, 'it''s \\\\ {other}')",
+                                f"UPDATE IGNORE d.t_{table} SET id = {other} WHERE id = {number}",
+                                f"UPDATE d.t_{table} SET v = NULL WHERE id BETWEEN {number} AND {number + 20}",
+                                f"DELETE FROM d.t_{table} WHERE id BETWEEN {number} AND {number + 5}",
+                                f"INSERT IGNORE INTO d.t_{table} VALUES ({number}, 'n'), ({other}, REPEAT('x', 500))",
+                            )
+                        )
+                    )
+                cursor.execute("ROLLBACK" if rng.random() < 0.1 else "COMMIT")
+                self.count += 1
+                time.sleep(0.003)
+                if self.count % 150 == 0:
+                    cursor.execute("FLUSH BINARY LOGS")
+
+    def end(self) -> None:
+        self._ended.set()
+        self.join()
