@@ -60,9 +60,7 @@ def saved(name, value):
     os.replace(log / "new", log / name)
 query = Query(options)
 number = -1
-if (log / "first").exists():
-    query.offset = json.loads((log / "first").read_text())
-saved("first", query.begin())
+query.begin()  # not kept, as in Spark
 while (log / f"offset-{number + 1}").exists():
     number += 1
     end = json.loads((log / f"offset-{number}").read_text())

@@ -32,6 +32,15 @@ def _through_json(offset: Offset) -> Offset:
     return json.loads(json.dumps(offset))
 
 
+_STARTED: list[Query] = []
+
+
+def stop_queries() -> None:
+    """Close the connections of all queries: a server that stops waits for them."""
+    while _STARTED:
+        _STARTED.pop().stop()
+
+
 @dataclass(slots=True)
 class Query:
     """A query between two starts of its process."""
@@ -46,6 +55,7 @@ class Query:
         self.schema = made.schema()
         copy: Any = pickle.loads(pickle.dumps(made))
         self._reader = copy.streamReader(self.schema)
+        _STARTED.append(self)
 
     @property
     def columns(self) -> list[str]:
@@ -54,14 +64,18 @@ class Query:
         return list(image.names)
 
     def begin(self) -> Offset:
-        """Return the offset, which is the first one at the query's first start."""
+        """Return the offset. At the query's first start it is the one before the first batch, or after it if that has
+        no rows."""
         if self.offset is None:
             self.offset = _through_json(self._reader.initialOffset())
+            if self.options.get("start", "snapshot") != "snapshot":
+                assert self.batch() == []
         return self.offset
 
     def next_offset(self, limit: ReadLimit | None = None) -> Offset:
+        start = self.begin()
         limit = limit or self._reader.getDefaultReadLimit()
-        return _through_json(self._reader.latestOffset(self.begin(), limit))
+        return _through_json(self._reader.latestOffset(start, limit))
 
     def until_now(self) -> None:
         self._reader.prepareForTriggerAvailableNow()

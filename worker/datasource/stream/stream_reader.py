@@ -44,10 +44,8 @@ class ChangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # In the process of the query.
 
     def initialOffset(self) -> dict[str, Any]:
-        with way_out_shown():
-            offset = {source.source: first_offset(source, self._options) for source in self._options.read.sources}
-            self._check(offset)
-            return to_json(offset)
+        """The same each time: Spark keeps only the ends of batches, and asks again before it repeats the first one."""
+        return to_json({})
 
     def getDefaultReadLimit(self) -> ReadLimit:
         return ReadMaxBytes(self._options.most_bytes)
@@ -58,6 +56,8 @@ class ChangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         with way_out_shown():
             begin = self._parsed(start)
+            if not begin:
+                return to_json(self._first())
             most = limit.max_bytes if isinstance(limit, ReadMaxBytes) else NO_LIMIT
             ends = {name: self._follower(name).end(offset) for name, offset in begin.items()}
             if self._wants_targets and self._targets is None:
@@ -73,15 +73,19 @@ class ChangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 return start
             return to_json(found)
 
+    def _first(self) -> dict[str, SourceOffset]:
+        """The end of the first batch, which has the history, or nothing."""
+        found = {source.source: first_offset(source, self._options) for source in self._options.read.sources}
+        self._check(found)
+        return found
+
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         with way_out_shown():
             begin, finish = self._parsed(start), self._parsed(end)
             self._check(finish)
-            history = {name: offset for name, offset in begin.items() if offset.is_snapshot != finish[name].is_snapshot}
-            found: list[InputPartition] = list(self._history(history)) if history else []
-            for name, offset in begin.items():
-                found += self._changes(name, offset, finish[name])
-            return found
+            if not begin:
+                return list(self._history({name: one for name, one in finish.items() if one.is_snapshot}))
+            return [part for name, offset in begin.items() for part in self._changes(name, offset, finish[name])]
 
     def stop(self) -> None:
         for follower in self._followers.values():
@@ -107,7 +111,7 @@ class ChangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _parsed(self, made: Mapping[str, Any]) -> dict[str, SourceOffset]:
         offset = from_json(made)
         names = {source.source for source in self._options.read.sources}
-        if offset.keys() != names:
+        if offset and offset.keys() != names:
             reason = f"it has the sources {', '.join(sorted(offset))}, but the options have {', '.join(sorted(names))}"
             raise errors.read.STREAM_OFFSET(reason=reason)
         return offset
@@ -133,6 +137,8 @@ class ChangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _history(self, offset: Offset) -> Iterator[HistoryPart]:
         """The chunks of the tables at the snapshot's positions."""
+        if not offset:
+            return
         fields = image_fields(self._schema)
         sources: list[SourcePlan] = []
         for name, place in offset.items():

@@ -112,6 +112,7 @@ class GroupReader:
         self._description: FormatDescription | None = None
         self._omits_positions = False
         self._is_first_file = True
+        self._described = 0
         self._block = bytearray()
         self._block_begin = start
         self.ends: list[tuple[int, SourcePosition]] = []
@@ -123,8 +124,8 @@ class GroupReader:
 
     @property
     def read_bytes(self) -> int:
-        """Of the groups that have ended."""
-        return self._walker.end.offset.byte
+        """Of the groups that have ended, without the format descriptions."""
+        return self._walker.end.offset.byte - self._described
 
     def gtid_set(self) -> str:
         """Of the groups from the start on, with that of the first file before it; "" if it is unknown."""
@@ -162,7 +163,8 @@ class GroupReader:
         while not self._is_done(most_bytes, end):
             while self._description is not None:
                 buffer, begin, stop = dump.received()
-                passed = self._walker.scan(buffer, begin, stop, most_bytes, self._limit_pos(end))
+                limit = most_bytes + self._described
+                passed = self._walker.scan(buffer, begin, stop, limit, self._limit_pos(end))
                 if passed is None:
                     break
                 if self._keeps:
@@ -253,6 +255,7 @@ class GroupReader:
         self._description, self._omits_positions = description, omits_positions(description)
         self._walker.checksum = description.checksum
         self._walker.step(event, EventType.FORMAT_DESCRIPTION, len(event), log_pos, timestamp)
+        self._described += len(event)
         self._block_begin = self._here()
         yield Described(event)
 

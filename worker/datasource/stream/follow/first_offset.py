@@ -136,7 +136,8 @@ class _Finder:
                 raise self._refused(start, "it is not the end of a transaction") from error
             if error.spec is errors.read.STREAM_LOG_GONE:
                 raise self._refused(start, f"the binlog has no events after it ({error.message})") from error
-            raise
+            if error.spec is not errors.relay.DUMP_ENDED:
+                raise
         return place
 
     def _after_gtids(self, start: AfterGtids) -> SourcePosition:

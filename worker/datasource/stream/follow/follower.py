@@ -80,8 +80,6 @@ class SourceFollower:
 
     def next_offset(self, start: SourceOffset, most_bytes: int, until: SourcePosition) -> SourceOffset:
         """The end of the next batch, at ``until`` at most; ``start`` if there is nothing to read yet."""
-        if start.is_snapshot:
-            return replace(start, is_snapshot=False, cuts=())
         if start.position.file_order() >= until.file_order():
             return start
         name = self.source.source

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
@@ -12,6 +13,7 @@ from shardmerge.worker.ddl.sql.statement_scope import classify
 from shardmerge.worker.relay.model import Statement
 
 _SHOWN_CHARACTERS = 400
+_TRUNCATE = re.compile(r"\s*TRUNCATE\b", re.IGNORECASE)
 
 IsWanted = Callable[[str, str], bool]
 """Whether the rules send the table (schema, name) to the merged table."""
@@ -63,6 +65,12 @@ def wanted_by(source: ReadSource, target: TargetTable) -> IsWanted:
 def same_name(one: TableName, other: TableName) -> bool:
     """Whether two names may be those of one table."""
     return (one[0].lower(), one[1].lower()) == (other[0].lower(), other[1].lower())
+
+
+def keeps_structure(statement: Statement) -> bool:
+    """Whether the tables that the statement changes have the same columns before it as after it: TRUNCATE. False if
+    that is not certain."""
+    return _TRUNCATE.match(statement.text) is not None
 
 
 def shown(statement: Statement) -> str:

@@ -1,7 +1,8 @@
 """The offset of a stream: the position of each source, and the structures that its tables have there. Pure.
 
 Spark keeps offsets as JSON in the checkpoint. A batch is what is between two offsets, and has the same rows each time:
-an offset has all that decides them. Equal structures are written once.
+an offset has all that decides them. The offset before the first batch has no sources, because Spark does not keep it.
+Equal structures are written once.
 
     {"version": 1, "structures": [{…}], "sources": {"mysql-01": {"server": "…", "file": "…", "byte": 4, "made": 0,
      "phase": "snapshot" | "changes", "statement": false, "cuts": [["…", 4]], "prepared": [],
@@ -40,8 +41,8 @@ class StreamTable:
 @dataclass(frozen=True, slots=True)
 class SourceOffset:
     """``position``: an end of an event group. ``made``: Unix time at which its file was made, 0 for unknown.
-    ``is_snapshot``: the rows that the tables have at the position are not delivered yet. ``is_statement``: the batch
-    that ends here has one statement that changes the tables. ``cuts``: where the batch that ends here is divided among
+    ``is_snapshot``: the batch that ends here, the first one, has the rows of the tables at the position.
+    ``is_statement``: the batch that ends here has one statement that changes the tables. ``cuts``: where the batch that ends here is divided among
     tasks. ``prepared``: the XA transactions that were prepared since the stream's start, without rows of the tables."""
 
     position: SourcePosition

@@ -21,7 +21,14 @@ from shardmerge.worker.datasource.plan.read_plan import ReadSource
 from shardmerge.worker.datasource.planning import check_cascades
 from shardmerge.worker.datasource.stream.binlog.group_reader import other_server
 from shardmerge.worker.datasource.stream.binlog.scan import TableStatement, statements_between
-from shardmerge.worker.datasource.stream.model.ddl import ChangesTables, IsWanted, meaning_of, same_name, wanted_by
+from shardmerge.worker.datasource.stream.model.ddl import (
+    ChangesTables,
+    IsWanted,
+    keeps_structure,
+    meaning_of,
+    same_name,
+    wanted_by,
+)
 from shardmerge.worker.datasource.stream.model.offset import StreamTable, TableName
 from shardmerge.worker.snapshot.source.chunk_source import open_source
 from shardmerge.worker.snapshot.source.watermarks import end_of_binlog
@@ -105,12 +112,13 @@ def _later_changes(
     start: SourcePosition,
     end: SourcePosition,
 ) -> dict[TableName, SourcePosition]:
-    """By the names in lower case: where the last statement between two positions that changes a table begins."""
+    """By the names in lower case: where the last statement between two positions that changes a table's structure
+    begins."""
     names = list(known)
     found: dict[TableName, SourcePosition] = {}
     for stated in statements_between(source.source, endpoint, replace(start, server=end.server), end):
         meaning = meaning_of(stated.statement, is_wanted, names)
-        if isinstance(meaning, ChangesTables):
+        if isinstance(meaning, ChangesTables) and not keeps_structure(stated.statement):
             for schema, name in meaning.tables:
                 found[schema.lower(), name.lower()] = stated.statement.position
     return found

@@ -47,6 +47,11 @@ def test_what_is_written_is_read() -> None:
     }
 
 
+def test_the_offset_before_the_first_batch_is_always_the_same() -> None:
+    assert to_json({}) == {"version": 1, "structures": [], "sources": {}}
+    assert from_json(to_json({})) == {}
+
+
 def test_the_text_depends_on_the_values_alone() -> None:
     offset = _offset()
     other = {name: replace(one, tables=dict(reversed(one.tables.items()))) for name, one in reversed(offset.items())}

@@ -5,7 +5,14 @@ from __future__ import annotations
 import pytest
 
 from shardmerge.worker.core.position import RelayOffset, SourcePosition
-from shardmerge.worker.datasource.stream.model.ddl import ChangesRows, ChangesTables, Meaning, meaning_of, shown
+from shardmerge.worker.datasource.stream.model.ddl import (
+    ChangesRows,
+    ChangesTables,
+    Meaning,
+    keeps_structure,
+    meaning_of,
+    shown,
+)
 from shardmerge.worker.relay.model import Statement
 
 KNOWN = (("d", "t_1"), ("d", "t_2"), ("e", "t_1"))
@@ -49,3 +56,9 @@ def test_meaning(text: str, meaning: Meaning) -> None:
 def test_a_statement_is_shown_shortly() -> None:
     assert shown(_statement("ALTER  TABLE\n t_1 ADD c INT")) == "ALTER TABLE t_1 ADD c INT"
     assert len(shown(_statement("ALTER TABLE t_1 COMMENT '" + "x" * 1000 + "'"))) == 400
+
+
+def test_only_truncate_keeps_the_structure() -> None:
+    assert keeps_structure(_statement(" truncate TABLE t_1"))
+    assert not keeps_structure(_statement("ALTER TABLE t_1 TRUNCATE PARTITION p"))
+    assert not keeps_structure(_statement("DROP TABLE t_1"))
