@@ -42,8 +42,9 @@ class StreamTable:
 class SourceOffset:
     """``position``: an end of an event group. ``made``: Unix time at which its file was made, 0 for unknown.
     ``is_snapshot``: the batch that ends here, the first one, has the rows of the tables at the position.
-    ``is_statement``: the batch that ends here has one statement that changes the tables. ``cuts``: where the batch that ends here is divided among
-    tasks. ``prepared``: the XA transactions that were prepared since the stream's start, without rows of the tables."""
+    ``is_statement``: the batch that ends here has one statement that changes the tables.
+    ``cuts``: where the batch that ends here is divided among tasks. ``prepared``: the XA transactions that were
+    prepared since the stream's start, without rows of the tables."""
 
     position: SourcePosition
     made: int

@@ -142,7 +142,8 @@ class RowMaker:
         names = sorted(self.plans.tables)
         for shard in np.unique(shards):
             places = np.flatnonzero(shards == shard)
-            own: Sequence[RowChange] = changes if len(places) == len(changes) else [changes[at] for at in places]
+            chosen: list[int] = places.tolist()
+            own = changes if len(chosen) == len(changes) else [changes[at] for at in chosen]
             table = self.plans.of(int(shard))
             before.append(self._structs(table, [change.before for change in own]))
             after.append(self._structs(table, [change.after for change in own]))
