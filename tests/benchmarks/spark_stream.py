@@ -2,7 +2,8 @@
 
 One source, one task at a time (``local[1]``), Spark's noop sink, and no change while the stream reads. The changes are
 read in batches of 64 MiB; the first query, which starts processes and compiles code, does not count. Two kinds of
-transactions: of one change each, and of 100 changes.
+transactions: of one change each, and of 100 changes. The processor time is that of Spark and of its Python processes,
+without the server: on a machine with other work it says more than the time that passes.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import psutil
 from pyspark.sql import SparkSession
 
 from shardmerge.worker.datasource import register
@@ -54,18 +56,35 @@ def main(changes: int) -> None:
             register(spark)
             _measure(spark, server, folder, 0, _WARM_UP, 1)
             for together in (1, 100):
-                seconds, size = _measure(spark, server, folder, together, changes, together)
+                seconds, busy, size = _measure(spark, server, folder, together, changes, together)
                 print(
                     f"transactions of {together}: {changes:,} changes, {size >> 20} MiB in {seconds:.2f} s: "
-                    f"{changes / seconds:,.0f} changes/s"
+                    f"{changes / seconds:,.0f} changes/s; {busy:.2f} s of processor time: "
+                    f"{changes / busy:,.0f} changes/s of it"
                 )
             spark.stop()
         finally:
             server.stop()
 
 
-def _measure(spark: Any, server: Database, folder: str, number: int, changes: int, together: int) -> tuple[float, int]:
-    """Return the seconds for all batches, and the bytes of the binlog."""
+def _busy_seconds() -> float:
+    """Return the processor time of this process, of Spark, and of Spark's Python processes."""
+    me = psutil.Process()
+    found = 0.0
+    for process in (me, *me.children(recursive=True)):
+        try:
+            if process.name().startswith(("java", "python")):
+                times = process.cpu_times()
+                found += times.user + times.system
+        except psutil.NoSuchProcess:
+            continue
+    return found
+
+
+def _measure(
+    spark: Any, server: Database, folder: str, number: int, changes: int, together: int
+) -> tuple[float, float, int]:
+    """Return the seconds for all batches, the processor time, and the bytes of the binlog."""
     begin = _place(server)
     server.execute(f"CALL shop.put({3 * number * changes}, {changes}, {together})")
     end = _place(server)
@@ -75,7 +94,7 @@ def _measure(spark: Any, server: Database, folder: str, number: int, changes: in
         .option("start", f"{begin[0]}:{begin[1]}")
         .load()
     )
-    began = time.monotonic()
+    began, busy = time.monotonic(), _busy_seconds()
     query = (
         stream.writeStream.format("noop")
         .option("checkpointLocation", f"{folder}/checkpoint-{number}")
@@ -83,7 +102,7 @@ def _measure(spark: Any, server: Database, folder: str, number: int, changes: in
         .start()
     )
     query.awaitTermination()
-    whole = time.monotonic() - began
+    whole, busy = time.monotonic() - began, _busy_seconds() - busy
     progress = [one for one in query.recentProgress if one["numInputRows"]]
     rows = sum(one["numInputRows"] for one in progress)
     if rows != changes:
@@ -92,7 +111,7 @@ def _measure(spark: Any, server: Database, folder: str, number: int, changes: in
     steps = {name: sum(one["durationMs"].get(name, 0) for one in progress) for name in ("latestOffset", "addBatch")}
     if number:
         print(f"  from the query's start: {whole:.2f} s; ms in {len(progress)} batches: {steps}")
-    return seconds, end[1] - begin[1]
+    return seconds, busy, end[1] - begin[1]
 
 
 def _place(server: Database) -> tuple[str, int]:

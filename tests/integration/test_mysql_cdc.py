@@ -393,6 +393,7 @@ def test_what_is_refused(server: Database) -> None:
     server.execute("INSERT INTO d.k_1 VALUES (1), (1)")
     assert [row["after"]["id"] for row in keyless.drained()] == [1, 1]
     assert "[20101 source-access-denied]" in refused_any(lambda: Query(options | {"password": "wrong"}))
+    assert "no-such-file" in refused_any(lambda: Query(options | {"ssl-ca": "/no-such-file"}))
     server.execute("DROP USER IF EXISTS reader@'127.0.0.1'", "CREATE USER reader@'127.0.0.1' IDENTIFIED BY 'pw'")
     server.execute("GRANT SELECT ON *.* TO reader@'127.0.0.1'")
     message = refused_any(lambda: Query(options | {"user": "reader", "password": "pw", "start": "latest"}).begin())
