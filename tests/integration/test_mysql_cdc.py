@@ -347,6 +347,25 @@ def test_a_purged_binlog_and_another_server(servers: dict[str, Database], server
     assert place["server"] in refused(errors.read.STREAM_OTHER_SERVER, moved.batch)
 
 
+def test_a_lost_connection(server: Database) -> None:
+    server.execute("CREATE DATABASE d", "CREATE TABLE d.t_1 (id INT AUTO_INCREMENT PRIMARY KEY, v VARCHAR(4000))")
+    query = Query(login(server) | {"tables": "d.t_1", "start": "latest"})
+    start = query.begin()
+    many = ",".join(["(REPEAT('x', 4000))"] * 50)
+    server.execute(*[f"INSERT INTO d.t_1 (v) VALUES {many}"] * 120)
+    found: list[int] = []
+    lost = 0
+    for batch in query.batches(start, query.next_offset()):
+        found += [row["after"]["id"] for row in batch]
+        for number, _, _, _, command, *_ in server.query("SHOW PROCESSLIST"):
+            if str(command).startswith("Binlog Dump") and lost < 2:
+                server.execute(f"KILL {number}")
+                lost += 1
+    assert lost == 2
+    assert found == sorted(found)
+    assert len(found) == len(set(found)) == 6000
+
+
 def test_compressed_and_two_phase_transactions(server: Database) -> None:
     server.execute(
         "CREATE DATABASE d", "CREATE TABLE d.t_1 (id INT PRIMARY KEY, v TEXT)", "CREATE TABLE d.o (id INT PRIMARY KEY)"

@@ -7,7 +7,7 @@ import pickle
 import random
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any
@@ -82,12 +82,14 @@ class Query:
 
     def rows(self, start: Offset, end: Offset) -> list[Change]:
         """Return the rows of the batch between two offsets, in the order of the partitions."""
-        found: list[Change] = []
+        return [row for batch in self.batches(start, end) for row in batch]
+
+    def batches(self, start: Offset, end: Offset) -> Iterator[list[Change]]:
+        """Return the rows of the batch between two offsets as they arrive."""
         for partition in self._reader.partitions(start, end):
             reader = pickle.loads(pickle.dumps(self._reader))
             for batch in reader.read(pickle.loads(pickle.dumps(partition))):
-                found += batch.to_pylist()
-        return found
+                yield batch.to_pylist()
 
     def batch(self) -> list[Change] | None:
         """Return the rows of the next batch; None if there is none. Moves the offset."""

@@ -29,7 +29,8 @@ _BACKOFF_SECONDS = 0.2
 
 
 def read_changes(part: ChangesPart, schema: StructType, arrow_schema: Any) -> Iterator[Any]:
-    """The changes of a part as record batches; after a retryable error it goes on at the last whole block."""
+    """The changes of a part as record batches. After a retryable error it goes on at the last whole block, but not
+    inside a transaction of which rows were returned: then Spark repeats the task, or the batch."""
     place, made, attempt = part.begin, part.made, 0
     while True:
         reading = _Reading(part, schema, arrow_schema, place, made)
@@ -37,7 +38,7 @@ def read_changes(part: ChangesPart, schema: StructType, arrow_schema: Any) -> It
             yield from reading.batches()
         except ShardmergeError as error:
             attempt = 1 if reading.place != place else attempt + 1
-            if not error.spec.retryable or attempt == _ATTEMPTS:
+            if not error.spec.retryable or attempt == _ATTEMPTS or reading.is_torn:
                 raise
             get_logger().warning("changes are read again", source=part.source.source, error=str(error))
             place, made = reading.place, reading.made
@@ -48,13 +49,15 @@ def read_changes(part: ChangesPart, schema: StructType, arrow_schema: Any) -> It
 
 @dataclass(slots=True)
 class _Reading:
-    """One connection's reading. ``place``: the end of the last group whose rows were all returned."""
+    """One connection's reading. ``place``: the end of the last group whose rows were all returned. ``is_torn``: rows of
+    the next group were returned, but not all."""
 
     part: ChangesPart
     schema: StructType
     arrow_schema: Any
     place: SourcePosition
     made: int
+    is_torn: bool = field(init=False, default=False)
     _maker: RowMaker = field(init=False)
     _decoder: BlockDecoder = field(init=False)
     _checksum: bool = field(init=False, default=False)
@@ -82,7 +85,9 @@ class _Reading:
                     case Stated():
                         self._note(item)
                     case Block():
+                        self.is_torn = True
                         yield from self._of_block(item)
+                        self.is_torn = item.end is None
                         if item.end is not None:
                             self.place, self.made = item.end, reader.made
         except ShardmergeError as error:
