@@ -12,6 +12,8 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any
 
+import pymysql
+from pymysql.constants import ER
 from pyspark.sql.streaming.datasource import ReadLimit
 from pyspark.sql.types import StructType
 
@@ -154,25 +156,32 @@ class RowsWriter(threading.Thread):
         rng = random.Random(self._seed)
         with closing(self._server.connect()) as connection, connection.cursor() as cursor:
             while not self._ended.is_set():
-                cursor.execute("BEGIN")
-                for _ in range(rng.randrange(1, 6)):
-                    table, number, other = rng.randrange(self._tables) + 1, rng.randrange(400), rng.randrange(400)
-                    cursor.execute(
-                        rng.choice(
-                            (
-                                f"REPLACE INTO d.t_{table} VALUES ({number}, 'it''s \\\\ {other}')",
-                                f"UPDATE IGNORE d.t_{table} SET id = {other} WHERE id = {number}",
-                                f"UPDATE d.t_{table} SET v = NULL WHERE id BETWEEN {number} AND {number + 20}",
-                                f"DELETE FROM d.t_{table} WHERE id BETWEEN {number} AND {number + 5}",
-                                f"INSERT IGNORE INTO d.t_{table} VALUES ({number}, 'n'), ({other}, REPEAT('x', 500))",
-                            )
-                        )
-                    )
-                cursor.execute("ROLLBACK" if rng.random() < 0.1 else "COMMIT")
+                try:
+                    self._change(rng, cursor)
+                except pymysql.OperationalError as error:
+                    if error.args[0] != ER.LOCK_DEADLOCK:
+                        raise
                 self.count += 1
                 time.sleep(0.003)
                 if self.count % 150 == 0:
                     cursor.execute("FLUSH BINARY LOGS")
+
+    def _change(self, rng: random.Random, cursor: Any) -> None:
+        cursor.execute("BEGIN")
+        for _ in range(rng.randrange(1, 6)):
+            table, number, other = rng.randrange(self._tables) + 1, rng.randrange(400), rng.randrange(400)
+            cursor.execute(
+                rng.choice(
+                    (
+                        f"REPLACE INTO d.t_{table} VALUES ({number}, 'it''s \\\\ {other}')",
+                        f"UPDATE IGNORE d.t_{table} SET id = {other} WHERE id = {number}",
+                        f"UPDATE d.t_{table} SET v = NULL WHERE id BETWEEN {number} AND {number + 20}",
+                        f"DELETE FROM d.t_{table} WHERE id BETWEEN {number} AND {number + 5}",
+                        f"INSERT IGNORE INTO d.t_{table} VALUES ({number}, 'n'), ({other}, REPEAT('x', 500))",
+                    )
+                )
+            )
+        cursor.execute("ROLLBACK" if rng.random() < 0.1 else "COMMIT")
 
     def end(self) -> None:
         self._ended.set()

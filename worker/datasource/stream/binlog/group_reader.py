@@ -295,6 +295,15 @@ class GroupReader:
         return errors.relay.BAD_PACKET(source=self._source, position=self._here(), reason=reason)
 
 
+def file_made(source: str, endpoint: Endpoint, position: SourcePosition) -> int:
+    """The Unix time at which the binlog file of ``position`` was made. Raises the errors of GroupReader."""
+    reader = GroupReader(source, endpoint, position, 0, keeps=False)
+    for item in reader.items():
+        if isinstance(item, Described):
+            break
+    return reader.made
+
+
 def connect_dump(source: str, endpoint: Endpoint, start: SourcePosition) -> Dump:
     """A connection for a dump from ``start``. Raises STREAM_OTHER_SERVER, and what Dump.connect() raises."""
     dump = Dump.connect(source, endpoint)
