@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import struct
 import uuid
-from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 from shardmerge.worker.binlog.commit_time import exact_time
 from shardmerge.worker.binlog.event_kinds import WRAP
@@ -23,10 +23,12 @@ _MYSQL = struct.Struct("<16sQ")
 _MILLION = 1_000_000
 
 
-@dataclass(frozen=True, slots=True)
-class Transaction:
-    """``at``: byte of the block at which its events begin. ``begin``: byte of the file. ``gtid``: "" for none.
-    ``commit_micros``: since 1970."""
+class Transaction(NamedTuple):
+    """A NamedTuple: made once per transaction of the stream.
+
+    ``at``: byte of the block at which its events begin. ``begin``: byte of the file. ``gtid``: "" for none.
+    ``commit_micros``: since 1970.
+    """
 
     at: int
     begin: int

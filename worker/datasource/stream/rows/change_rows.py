@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from pyspark.sql.types import StructType
@@ -126,7 +126,7 @@ class _Reading:
             since = transactions[-1].at if begun else 0
             own = sum(change.byte >= since for change in changes)
             self._counted = own if begun else self._counted + own
-            self._carried = replace(transactions[-1], at=0)
+            self._carried = transactions[-1]._replace(at=0)
         else:
             self._counted = 0
 
