@@ -149,11 +149,10 @@ def _kills(folder: Path, server: Database, engine: str, kills: int) -> None:
         assert replica.of("d", f"t_{table}") == sorted(server.query(f"SELECT id, v FROM d.t_{table}"), key=repr)
 
 
-@pytest.mark.parametrize("flavor", KINDS)
-def test_killed_query(flavor: str, tmp_path: Path) -> None:
-    server = KINDS[flavor](tmp_path / "server", 101).start()
+def test_query_killed_twice(tmp_path: Path) -> None:
+    server = KINDS["mariadb"](tmp_path / "server", 101).start()
     try:
-        _kills(tmp_path, server, _SMALL, 1)
+        _kills(tmp_path, server, _SMALL, 2)
     finally:
         server.stop()
 
