@@ -8,12 +8,12 @@
 #   bash tests/run.sh unit|integration|cases [pytest options, e.g. -k relay, or a file of tests]
 #   bash tests/run.sh grid                     every victim at every moment: not part of everything
 #   bash tests/run.sh tidb                     every case, type and kill with a TiDB target: a part of it belongs to everything
-#   bash tests/run.sh clusters                 workers on a standalone Spark cluster: a part of it belongs to everything
+#   bash tests/run.sh clusters                 workers on a Spark cluster and on YARN: a part of it belongs to everything
 #   bash tests/run.sh versions                 a merge on each server version: not part of everything
 #   bash tests/run.sh world [status|stop]      keep servers and a cluster running for integration and cases: a test that
 #                                              borrows them begins at once
 #
-# Each test starts its servers; with SHARDMERGE_OWN_WORLD=1 a test lends them to the next one.
+# Integration tests and cases lend servers and clusters to each other; with SHARDMERGE_OWN_WORLD=0 each starts its own.
 # Uses .venv at the repository's root, or $SHARDMERGE_VENV. Missing system packages are installed
 # (sudo only when not root). Nothing keeps running afterwards: what is left behind fails the run.
 set -uo pipefail
@@ -144,7 +144,7 @@ tests() { # <folder> [pytest options]
 # Servers and clusters for the three processes of a run: a test leaves them to the next one that wants such. What most
 # tests need takes half a minute of processor time to start (tests/support/kept_world.py).
 keep_own_world() {
-    [ "${SHARDMERGE_OWN_WORLD:-0}" != 0 ] && [ -z "${SHARDMERGE_NO_WORLD:-}" ] || return 0
+    [ "${SHARDMERGE_OWN_WORLD:-1}" != 0 ] && [ -z "${SHARDMERGE_NO_WORLD:-}" ] || return 0
     export SHARDMERGE_WORLD_STATE=$SCRATCH/world.json
     TMPDIR=$SCRATCH env --default-signal=INT,QUIT python -m tests.support.kept_world keep 3 \
         >"$SCRATCH/keeper.log" 2>&1 </dev/null &
@@ -320,7 +320,8 @@ fi
 if [ "$PART" = clusters ]; then
     # One process: the tests measure recovery times. -s: their figures are printed.
     export SHARDMERGE_NO_WORLD=1
-    step "Spark clusters" tests integration tests/integration/test_spark_cluster.py -m "grid or not grid" -n 0 -s "$@"
+    step "Spark clusters" tests integration tests/integration/test_spark_cluster.py \
+        tests/integration/test_spark_yarn.py tests/integration/test_kubernetes_executor.py -m "grid or not grid" -n 0 -s "$@"
 fi
 
 if [ "$PART" = versions ]; then
