@@ -210,9 +210,9 @@ def make_merge(
 def test_a_merge_whose_executor_is_killed(
     make_spark: Callable[..., SparkCluster], make_merge: Callable[[SparkCluster], Merge]
 ) -> None:
-    spark = make_spark(cores=(6, 6))
+    spark = make_spark(cores=(4, 4))
     merge = make_merge(spark)
-    shards = merge.family.create(2000)
+    shards = merge.family.create(300)
     with Writer(shards, seed=7, pause_seconds=0.05) as writer:
         merge.cluster.start_task(merge.family.task())
         merge.cluster.wait_replicating("spread")
