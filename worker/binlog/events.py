@@ -39,6 +39,7 @@ _U32 = struct.Struct("<I")
 _U64 = struct.Struct("<Q")
 _QUERY_POST_HEADER = struct.Struct("<IIBHH")
 
+_LARGEST_POSITION = (1 << 62) - 1  # positions are signed numbers of 64 bits in compiled code, and are added to
 _MAX_STATEMENT = 1 << 30  # MySQL's and MariaDB's largest max_allowed_packet
 
 
@@ -292,6 +293,8 @@ def parse_rotate(event: bytes, checksum: bool, source: str = "") -> RotateEvent:
     header = parse_header(event, 0, source)
     end = body_end(event, header, checksum, 9, source)
     (position,) = _U64.unpack_from(event, HEADER_SIZE)
+    if position > _LARGEST_POSITION:
+        raise malformed(source, header.log_pos, f"ROTATE to byte {position}")
     try:
         return RotateEvent(event[HEADER_SIZE + 8 : end].decode("utf-8"), position)
     except UnicodeDecodeError:
