@@ -84,6 +84,8 @@ def test_query() -> None:
 
 def test_rotate() -> None:
     assert ev.parse_rotate(ROTATE, checksum=True) == ev.RotateEvent("mysql-bin.000007", 4)
+    with pytest.raises(ShardmergeError, match="ROTATE to byte"):
+        ev.parse_rotate(forge(EventType.ROTATE, struct.pack("<Q", 1 << 63) + b"mysql-bin.000007"), checksum=True)
 
 
 @given(st.binary(max_size=3000), st.integers(2, 4), st.data())
