@@ -33,6 +33,7 @@ from shardmerge.worker.rules.transform.session import session
 from shardmerge.worker.rules.transform.values import ROW
 from shardmerge.worker.unit.run_context import RunningSnapshot
 from tests.support.plans import integer, table_plan, text
+from tests.support.transformed import computed_rows
 
 GIVEN = (integer(), text("v"))
 SCHEMA = pa.schema([pa.field(ROW, pa.int32()), pa.field("id", pa.int64()), pa.field("v", pa.string())])
@@ -121,8 +122,8 @@ def test_a_row_larger_than_a_message_is_evaluated(worker_address: Callable[[Task
     asker = TransformClient(worker_address(service(made)), WHO)
     size = WORKER.message_bytes + (70 << 20)
     try:
-        small, large = Transformer(made, (0, 1), asker).computed(
-            [(b"1", b"'w'"), (b"2", b"'" + b"y" * (size - 3) + b"abc'")], lambda at: at, str
+        small, large = computed_rows(
+            Transformer(made, asker), [(b"1", b"'w'"), (b"2", b"'" + b"y" * (size - 3) + b"abc'")]
         )
     finally:
         asker.close()
@@ -302,8 +303,8 @@ def test_a_text_that_looks_like_a_variable_is_a_text() -> None:
     made = plan("concat('${env:PATH}', v, '${spark.app.name}', '${system:user.dir}', '${x}') AS x")
     analyse(GIVEN, "id, concat('${env:PATH}', v) AS x", "")
     asking = service(made)
-    told = Transformer(made, (0, 1), lambda request: asked(asking, with_identity(request))).computed(
-        [(b"1", b"'w'")], lambda at: at, str
+    told = computed_rows(
+        Transformer(made, lambda request: asked(asking, with_identity(request))), [(b"1", b"'w'")]
     )
     assert told == [(b"'${env:PATH}w${spark.app.name}${system:user.dir}${x}'",)]
 

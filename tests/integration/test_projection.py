@@ -22,6 +22,7 @@ from shardmerge.worker.rules.transform.expressions import Expressions, RunExpres
 from shardmerge.worker.rules.transform.session import session
 from shardmerge.worker.rules.transform.values import ROW
 from tests.support.plans import integer, table_plan, text
+from tests.support.transformed import computed_rows
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -58,15 +59,11 @@ def transformer(*items: str, condition: str = "", seen: Callable[[int], None] = 
         seen(len(request.rows))
         return served(compiled)(request)
 
-    return Transformer(plan, (0, 1, 2), asking)
+    return Transformer(plan, asking)
 
 
 def rows_of(*keys: int | None) -> list[Literals]:
     return [(b"NULL" if key is None else b"%d" % key, b"'w%d'" % (key or 0), b"'2020-02-29'") for key in keys]
-
-
-def computed(made: Transformer, rows: Sequence[Literals]) -> Sequence[Literals | None]:
-    return made.computed(rows, lambda at: at, str)
 
 
 @pytest.mark.parametrize(
@@ -97,14 +94,14 @@ def computed(made: Transformer, rows: Sequence[Literals]) -> Sequence[Literals |
 @pytest.mark.parametrize("condition", ["", "nullif(id, 0) > 1"])
 def test_values(item: str, literal: bytes, condition: str) -> None:
     made = transformer(f"{item} AS x", condition=condition)
-    assert computed(made, rows_of(7)) == [(literal,)]
+    assert computed_rows(made, rows_of(7)) == [(literal,)]
     # The second time all preparations exist.
-    assert computed(made, rows_of(7)) == [(literal,)]
+    assert computed_rows(made, rows_of(7)) == [(literal,)]
 
 
 def test_a_row_that_the_filter_leaves_out_is_not_evaluated() -> None:
     made = transformer("100 / id AS x", "100 / (100 / id) AS y", condition="id <> 0 AND 100 / id > 1")
-    assert computed(made, rows_of(0, 1, None, 100, 0, 50)) == [
+    assert computed_rows(made, rows_of(0, 1, None, 100, 0, 50)) == [
         None,
         (b"100.0", b"1.0"),
         None,
@@ -115,8 +112,8 @@ def test_a_row_that_the_filter_leaves_out_is_not_evaluated() -> None:
 
 
 def test_a_filter_alone_and_nothing_at_all() -> None:
-    assert computed(transformer(condition="v LIKE '%1'"), rows_of(1, 2, 11)) == [(), None, ()]
-    assert computed(transformer(), rows_of(1, 2)) == [(), ()]
+    assert computed_rows(transformer(condition="v LIKE '%1'"), rows_of(1, 2, 11)) == [(), None, ()]
+    assert computed_rows(transformer(), rows_of(1, 2)) == [(), ()]
 
 
 @pytest.mark.parametrize(
@@ -132,7 +129,7 @@ def test_a_filter_alone_and_nothing_at_all() -> None:
 )
 def test_the_row_without_a_result_is_named(item: str, rows: Sequence[Literals], row: int) -> None:
     with pytest.raises(ShardmergeError) as caught:
-        computed(transformer(item), rows)
+        computed_rows(transformer(item), rows)
     assert caught.value.spec is errors.replicate.TRANSFORM_FAILED
     assert (caught.value.values["key"], caught.value.values["position"]) == (str(row), str(row))
 
@@ -166,7 +163,7 @@ def test_an_error_is_told_where_it_is_caught_alone() -> None:
     logger.addHandler(handler)
     try:
         with pytest.raises(ShardmergeError):
-            computed(transformer("1 / id AS x"), rows_of(0))
+            computed_rows(transformer("1 / id AS x"), rows_of(0))
     finally:
         logger.removeHandler(handler)
     assert not printed
@@ -178,12 +175,12 @@ def test_nothing_is_left_of_an_evaluation() -> None:
     arrow: Any = jvm.org.apache.spark.sql.util.ArrowUtils
     tracker = session().sparkContext.statusTracker()
     made = transformer("1 / id AS x")
-    assert len(computed(made, rows_of(*range(1, 5000)))) == 4999
+    assert len(computed_rows(made, rows_of(*range(1, 5000)))) == 4999
     for _ in range(3):
         with pytest.raises(ShardmergeError):
-            computed(made, rows_of(*range(1, 5000), 0))
+            computed_rows(made, rows_of(*range(1, 5000), 0))
     assert arrow.rootAllocator().getAllocatedMemory() == 0
-    assert computed(made, rows_of(4)) == [(b"0.25",)]
+    assert computed_rows(made, rows_of(4)) == [(b"0.25",)]
     assert arrow.rootAllocator().getAllocatedMemory() == 0
     assert not tracker.getJobIdsForGroup(None)
 
@@ -194,7 +191,7 @@ def test_nothing_is_left_of_an_evaluation() -> None:
 def test_questions_have_a_size(rows: int, size: int, asked: int) -> None:
     sizes: list[int] = []
     made = transformer("concat(id, '-', length(v)) AS x", condition="id <> 1", seen=sizes.append)
-    found = computed(made, [(b"%d" % at, b"'%s'" % (b"x" * size), b"NULL") for at in range(rows)])
+    found = computed_rows(made, [(b"%d" % at, b"'%s'" % (b"x" * size), b"NULL") for at in range(rows)])
     assert found == [(b"'%d-%d'" % (at, size),) if at != 1 else None for at in range(rows)]
     assert len(sizes) == asked
     assert max(sizes) < max(5 << 20, size + (1 << 20))
@@ -209,7 +206,7 @@ def test_threads_do_not_meet() -> None:
         rows = rows_of(*range(number * 10000, number * 10000 + 5000))
         for _ in range(12):
             ready.wait(300)
-            found[number] = computed(made, rows)
+            found[number] = computed_rows(made, rows)
 
     threads = [threading.Thread(target=ask, args=(number,)) for number in range(4)]
     for thread in threads:

@@ -1,5 +1,6 @@
 from shardmerge.worker.binlog.crc32 cimport Crc32
 from shardmerge.worker.binlog.rows.image_reader cimport ImageReader
+from shardmerge.worker.binlog.rows.uncomputed.image_rows cimport UncomputedReader
 from shardmerge.worker.binlog.little_endian cimport event_end, event_size, u32
 from shardmerge.worker.core.batch cimport Batch
 
@@ -8,6 +9,7 @@ cdef class _SeenTable:
     cdef bytes body
     cdef readonly object head
     cdef ImageReader reader
+    cdef UncomputedReader uncomputed
     cdef bint transactional
     cdef long long stamp
     cdef unsigned long long number

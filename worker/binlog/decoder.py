@@ -21,6 +21,7 @@ from shardmerge.worker.binlog.rows.image_reader import ImageReader
 from shardmerge.worker.binlog.rows.image_scanner import BadImage, MissingColumn
 from shardmerge.worker.binlog.rows.row_filter import compile_filters
 from shardmerge.worker.binlog.rows.table_map import TableMap, make_reader, parse_names
+from shardmerge.worker.binlog.rows.uncomputed.image_rows import UncomputedReader
 from shardmerge.worker.binlog.xa_events import is_two_phase
 from shardmerge.worker.core.batch import Batch
 from shardmerge.worker.core.lane_hash import ONLY_LANE, Bucket
@@ -62,13 +63,22 @@ Resolve = Callable[[str, str], TablePlan | None]
 class _SeenTable:
     """A table map that was decoded: its bytes, and the reader of its rows (None: they are skipped).
 
-    ``stamp``: number of the statement whose rows events may use it.
+    ``stamp``: number of the statement whose rows events may use it. ``uncomputed``: the reader that already writes rows
+    for the target; None: there is none.
     """
 
-    def __init__(self, body: bytes, head: TableMap, reader: ImageReader | None, transactional: bool) -> None:
+    def __init__(
+        self,
+        body: bytes,
+        head: TableMap,
+        reader: ImageReader | None,
+        transactional: bool,
+        uncomputed: UncomputedReader | None = None,
+    ) -> None:
         self.body = body
         self.head = head
         self.reader = reader
+        self.uncomputed = uncomputed
         self.transactional = transactional
         self.stamp = 0
         self.number = 0
@@ -254,8 +264,8 @@ class BlockDecoder:
             self.skipped_ends = frozenset()
 
     def pick(self, events: bytes, skip_events: int, file: str, batch: Batch) -> int:
-        """Like :meth:`decode`, but add the lane's share to ``batch``, and all changes for the row stage to its
-        ``staged``; returns the number of events.
+        """Like :meth:`decode`, but add the lane's share to ``batch``, and changes for the row stage to its ``staged``:
+        those that are rows for the target already if they are the lane's, all others; returns the number of events.
 
         ``file``: the source's file of the events. Raises what the batch raises too.
         """
@@ -398,10 +408,13 @@ class BlockDecoder:
         if self._format is None:
             raise ev.malformed(self._source, position, "events came before a format description")
         filters = compile_filters(plan) if self._filters else None
-        reader = make_reader(
+        reader: ImageReader = make_reader(
             head, body, plan, self._source_keys, self._format, self._source, position, self._bucket, filters
         )
-        return _SeenTable(body, head, reader, plan.table.engine.lower() in tables.TRANSACTIONAL)
+        uncomputed: UncomputedReader | None = None
+        if plan.completed_by is not None:
+            uncomputed = UncomputedReader(plan, plan.completed_by, reader.codecs, self._bucket)
+        return _SeenTable(body, head, reader, plan.table.engine.lower() in tables.TRANSACTIONAL, uncomputed)
 
     @cython.cfunc
     def _table_id(
@@ -478,6 +491,7 @@ class BlockDecoder:
         kinds: cython.p_uchar = _KINDS
         seen: _SeenTable | None = self._rows_head(events, at, end, code)
         reader: ImageReader | None
+        uncomputed: UncomputedReader | None
         first: cython.Py_ssize_t = self._columns_at
         images: bytes = events
         if seen is not None and seen.reader is not None:
@@ -501,7 +515,11 @@ class BlockDecoder:
                         first = 0
                         end = len(images)
                     reader.partial = code == _PARTIAL_CODE
-                    if batch is not None and reader.staged:
+                    uncomputed = seen.uncomputed
+                    if batch is not None and uncomputed is not None:
+                        uncomputed.partial = reader.partial
+                        uncomputed.pick(images, first, end, kinds[code], event_end(data, at), batch)
+                    elif batch is not None and reader.staged:
                         reader.read(images, first, end, kinds[code], at, ordinal, batch.staged)
                     elif batch is not None:
                         reader.pick(images, first, end, kinds[code], event_end(data, at), batch)

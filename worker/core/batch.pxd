@@ -1,3 +1,6 @@
+from shardmerge.worker.core.uncomputed cimport UncomputedChange
+
+
 cdef class KeyState:
     cdef public bint existed
     cdef public bint existence_unknown

@@ -26,6 +26,7 @@ from shardmerge.worker.core.lane_hash import LaneHash, lane_hash
 from shardmerge.worker.core.position import SourcePosition
 from shardmerge.worker.core.row_change import ChangeKind, JoinedLiterals, Literals, RowChange
 from shardmerge.worker.core.table_plan import TablePlan
+from shardmerge.worker.core.uncomputed import StagedChange, UncomputedChange
 
 
 @cython.final
@@ -94,7 +95,7 @@ class Batch:
         self.size = 0
         self.keyed: dict[tuple[str, int], Keys] = {}
         self.unkeyed: list[RowOperation] = []
-        self.staged: list[RowChange] = []
+        self.staged: list[StagedChange] = []
         self._of_shard: dict[object, Keys] = {}
         self._hashes: dict[int, tuple[TablePlan, LaneHash]] = {}
 
@@ -102,7 +103,7 @@ class Batch:
     def is_empty(self) -> bool:
         return not self.changes
 
-    def take_staged(self) -> list[RowChange]:
+    def take_staged(self) -> list[StagedChange]:
         """The staged changes since the last call."""
         found, self.staged = self.staged, []
         return found
@@ -147,6 +148,37 @@ class Batch:
             self.upsert_in(keys, plan, b",".join(before), None, True, pos)
         if after and self._is_own(plan, after):
             self.upsert_in(keys, plan, b",".join(after), b",".join(change.after), False, pos)
+
+    def add_computed(self, change: UncomputedChange, has_before: bool, image: JoinedLiterals | None) -> None:
+        """Add the lane's part of a change whose columns are computed now. ``has_before``: the target has the row before
+        the change; ``image``: the row after it, None if the target is to have none. Raises what :meth:`add` raises.
+
+        A transform's filter makes a view: an update that brings a row into it becomes an INSERT, one that takes a row
+        out of it a DELETE.
+        """
+        plan = change.plan
+        pos: cython.longlong = change.pos
+        lacks: cython.bint = plan.may_lack_rows
+        before: bytes | None = change.before_key
+        after: bytes | None = change.after_key
+        self.file = change.file
+        if has_before and image is not None and before == after:
+            if change.owns_after and after is not None:
+                if lacks:
+                    self.upsert_in(self.keys_of(plan, plan.shard), plan, after, image, True, pos)
+                else:
+                    self.replace_in(self.keys_of(plan, plan.shard), plan, after, image, pos)
+            return
+        if has_before and change.owns_before and before is not None:
+            if lacks:
+                self.upsert_in(self.keys_of(plan, plan.shard), plan, before, None, True, pos)
+            else:
+                self.remove_in(self.keys_of(plan, plan.shard), plan, before, pos)
+        if image is not None and change.owns_after and after is not None:
+            if lacks:
+                self.upsert_in(self.keys_of(plan, plan.shard), plan, after, image, False, pos)
+            else:
+                self.put_in(self.keys_of(plan, plan.shard), plan, after, image, pos)
 
     def _is_own(self, plan: TablePlan, key: Literals) -> bool:
         if self.lanes == 1:

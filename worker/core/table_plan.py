@@ -184,7 +184,9 @@ class TablePlan:
     ``keep_partitions``: such a table gets the partitions of its shard tables. ``text_as_utf8``: for a target that lacks
     the source's character sets: its texts are sent as UTF-8, with the characters that a client reads at the source.
     ``extract_in_key``: of a table that is created. ``own_columns``: lower-case names at the target of columns that have
-    no value which another shard table has.
+    no value which another shard table has. ``completed_by``: of a plan by which rows are decoded for the row stage: the
+    plan by which the decoder may already write them for the target, without the columns that are computed; None: it may
+    not.
     """
 
     shard: int
@@ -210,6 +212,7 @@ class TablePlan:
     text_as_utf8: bool = False
     extract_in_key: ExtractInKey = ExtractInKey.NEVER
     own_columns: frozenset[str] = frozenset()
+    completed_by: TablePlan | None = None
 
     @property
     def has_further_key(self) -> bool:

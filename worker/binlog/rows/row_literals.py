@@ -19,12 +19,12 @@ def _plain(column: Column) -> ColumnCodec:
     return ColumnCodec(_NO_TABLE, column, 0, -1, None, "")
 
 
-def escape_text(text: bytes) -> bytes:
-    r"""``text`` for use between single quotes: a backslash before each ``\``, ``'`` and NUL.
+def quote_text(text: bytes) -> bytes:
+    r"""``text`` between single quotes, with a backslash before each ``\``, ``'`` and NUL.
 
     For a server whose sql_mode lacks NO_BACKSLASH_ESCAPES, and text in UTF-8.
     """
-    return _plain(_TEXT).quoted(text)[1:-1]
+    return _plain(_TEXT).quoted(text)
 
 
 def literal(column: Column, text: bytes | None) -> bytes:

@@ -143,7 +143,10 @@ class RowCollector:
         reached = RelayOffset.from_proto(block.end)
         if self._windows.is_at_edge(reached):
             self.has_reached_edge = True
-        self.must_commit = any(self.batch.has_rows_of(plan.shard) for plan in self._later.due(reached))
+        self.must_commit = any(
+            self.batch.has_rows_of(plan.shard) or self.pending.has_rows_of(plan.shard)
+            for plan in self._later.due(reached)
+        )
         return count
 
     def _pass_edges(self, start: RelayOffset) -> None:
@@ -161,11 +164,8 @@ class RowCollector:
     def evaluate_pending(self) -> None:
         """Evaluate the rows that wait for a transform, and add the results to the batch."""
         waiting, self.pending = self.pending, PendingRows()
-        if not waiting.changes:
-            return
-        for change, place in self._stage.evaluate_pending(waiting.changes, waiting.places):
-            self.batch.file = place.file
-            self.batch.add(change, place.pos)
+        if waiting.changes:
+            self._stage.add_pending(waiting.changes, waiting.places, self.batch)
 
     def take_skipped(self) -> list[SkippedRow]:
         """The rows since the last call that an operator's override skips."""
@@ -243,18 +243,23 @@ class RowCollector:
 
     def _evaluate_staged(self, events: bytes, block: relay_pb2.Block) -> None:
         """Evaluate the changes that the decoder has staged, and add the results to the batch."""
-        ordered, staged = self._split_ordered(self.batch.take_staged())
-        self._add_ordered(ordered, events, block)
+        staged = self.batch.take_staged()
+        cascades = self._cascades
+        if cascades is not None:
+            ordered = [each for each in staged if isinstance(each, RowChange) and cascades.orders(each.plan)]
+            self._add_ordered(ordered, events, block)
+            staged = [each for each in staged if not cascades.orders(each.plan)]
         if not staged:
             return
         if self._stage.batches:
             own = self._stage.for_lane(staged)
             file = self.batch.file
-            self.pending.add((change, SourcePosition(file, _end_of(change, events))) for change in own)
+            self.pending.add(own, lambda change: SourcePosition(file, _end_of(change, events)))
             if self.pending.is_full:
                 self.evaluate_pending()
             return
-        changes, _ = self._stage.evaluate(staged, lambda change: _end_of(change, events))
+        rows = [each for each in staged if isinstance(each, RowChange)]
+        changes, _ = self._stage.evaluate(rows, lambda change: _end_of(change, events))
         for change in changes:
             self.batch.add(change, _end_of(change, events))
 

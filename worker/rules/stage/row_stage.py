@@ -8,23 +8,31 @@ does: order matters per target.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from shardmerge.proto.errors import ShardmergeError
-from shardmerge.worker.binlog.rows.charsets import is_utf8
 from shardmerge.worker.binlog.rows.column_codec import ColumnCodec
 from shardmerge.worker.binlog.rows.literal_text import text_of_literal
 from shardmerge.worker.binlog.rows.row_filter import RowFilters, compile_filters, is_local
+from shardmerge.worker.binlog.rows.row_literals import RowWriter
+from shardmerge.worker.binlog.rows.uncomputed.open_columns import changes_form
+from shardmerge.worker.binlog.rows.uncomputed.text_rows import UncomputedTexts
+from shardmerge.worker.core.batch import Batch
 from shardmerge.worker.core.lane_hash import Bucket, lane_hash
 from shardmerge.worker.core.position import SourcePosition
-from shardmerge.worker.core.row_change import ChangeKind, Literals, RowChange
-from shardmerge.worker.core.table import Column, ValueKind
+from shardmerge.worker.core.row_change import ChangeKind, JoinedLiterals, Literals, RowChange
+from shardmerge.worker.core.table import Column
 from shardmerge.worker.core.table_plan import TablePlan
+from shardmerge.worker.core.uncomputed import StagedChange, UncomputedChange, UncomputedRow
 from shardmerge.worker.rules.stage.server_filter import EvaluationFailed, ServerFilter, check_evaluable, failed
 from shardmerge.worker.rules.stage.transformed_rows import TableView, as_read
 from shardmerge.worker.rules.table_scope import TableName
 from shardmerge.worker.rules.transform.client import Evaluate, no_transforms
+
+_EVALUATED_ROWS = 8192
+_EVALUATED_BYTES = 4 << 20
+"""History is evaluated in pieces of about this size: each evaluation takes some milliseconds, however few rows it has."""
 
 Place = Callable[[RowChange], object]
 """Returns the end of a change's event, for messages."""
@@ -50,9 +58,10 @@ def staged_targets(plans: Iterable[TablePlan]) -> frozenset[str]:
     return frozenset(plan.target_name for plan in plans if needs_stage(plan))
 
 
-def _changes_form(plan: TablePlan, column: Column) -> bool:
-    """Whether the literals of the column's texts for the target differ from those at the source."""
-    return plan.text_as_utf8 and column.kind is ValueKind.STRING and not is_utf8(column.charset)
+def is_completed(plan: TablePlan) -> bool:
+    """Whether rows of the table can be written for the target before its transform computes the columns that it adds:
+    no other rule needs the row as it was read."""
+    return plan.transform is not None and bool(plan.key) and not plan.filters
 
 
 class TableStage:
@@ -68,7 +77,7 @@ class TableStage:
                 plan.table, column.column, slot, -1, column.mapping, plan.source, plan.text_as_utf8, slot in plan.key
             )
             for slot, column in enumerate(plan.columns)
-            if not column.is_computed and (column.mapping is not None or _changes_form(plan, column.column))
+            if not column.is_computed and changes_form(plan, column)
         }
         self._hash = lane_hash(plan)
         places = range(len(plan.columns)) if self._view is None else self._view.sources
@@ -123,6 +132,34 @@ class TableStage:
             found = [row for row, matches in zip(found, answers, strict=True) if not any(matches)]
         seen = self.images(found, lambda _: "a chunk of its history")
         return [row for row in seen if row is not None]
+
+    def joined_history(self, batches: Iterable[Sequence[Sequence[bytes | None]]]) -> Iterator[list[JoinedLiterals]]:
+        """The rows of a chunk that the rules keep, mapped, as written in VALUES. ``batches``: of rows, with the values
+        of the columns that are read as the server sends them."""
+        read = as_decoded(self.plan)
+        if self._view is None or not is_completed(self.plan):
+            literals = RowWriter(read, self.plan.source).literals
+            for batch in batches:
+                yield [b",".join(row) for row in self.history([literals(values) for values in batch])]
+            return
+        texts = UncomputedTexts(read, self.plan)
+        rows: list[UncomputedRow] = []
+        size = 0
+        for batch in batches:
+            more = texts.rows(batch)
+            rows += more
+            size += sum([row.size for row in more])
+            if len(rows) >= _EVALUATED_ROWS or size >= _EVALUATED_BYTES:
+                yield self._view.completed(rows, "a chunk of its history")
+                rows, size = [], 0
+        if rows:
+            yield self._view.completed(rows, "a chunk of its history")
+
+    def completed(self, changes: list[UncomputedChange]) -> list[tuple[bool, JoinedLiterals | None]]:
+        """For each change whether the target has the row before it, and the row after it as written in VALUES; None:
+        it is to have none."""
+        assert self._view is not None  # noqa: S101 - for the type checker: only tables with a transform have them
+        return self._view.completed_changes(changes)
 
     def results(self, changes: Sequence[RowChange], place: Place) -> list[RowChange | None]:
         """Changes for the target; None: the change is removed.
@@ -239,19 +276,21 @@ class RowStage:
         if plan.target_name not in self._targets:
             return plan
         self._tables[plan.table.schema, plan.table.name] = TableStage(plan, self._server_filter, self._evaluator)
-        return as_decoded(plan)
+        read = as_decoded(plan)
+        return replace(read, completed_by=plan) if is_completed(plan) else read
 
     @property
     def batches(self) -> bool:
         """Whether it is faster to evaluate several changes together: another process evaluates transforms."""
         return any(table.plan.transform is not None for table in self._tables.values())
 
-    def for_lane(self, changes: Sequence[RowChange]) -> list[RowChange]:
+    def for_lane(self, changes: Sequence[StagedChange]) -> list[StagedChange]:
         """The changes that belong to the bucket; all are of tables that use the stage."""
         return [
             change
             for change in changes
-            if self._tables[change.plan.table.schema, change.plan.table.name].is_of(self._bucket, change)
+            if isinstance(change, UncomputedChange)
+            or self._tables[change.plan.table.schema, change.plan.table.name].is_of(self._bucket, change)
         ]
 
     def evaluate(
@@ -281,15 +320,32 @@ class RowStage:
         results = self._results(own, place)
         return [change for change in results if change is not None], unread
 
-    def evaluate_pending(
-        self, changes: Sequence[RowChange], places: Mapping[int, SourcePosition]
-    ) -> list[tuple[RowChange, SourcePosition]]:
-        """Like :meth:`evaluate`, for the bucket's changes, each with its place; ``places``: by the ``id`` of each
-        change."""
-        results = self._results(changes, lambda change: places[id(change)])
-        return [
-            (result, places[id(change)]) for change, result in zip(changes, results, strict=True) if result is not None
-        ]
+    def add_pending(
+        self, changes: Sequence[StagedChange], places: Mapping[int, SourcePosition], batch: Batch
+    ) -> None:
+        """Evaluate the bucket's changes, and add the results to ``batch``, in order. ``places``: of row changes, by the
+        ``id`` of each. Raises what the batch raises too."""
+        rows = [change for change in changes if not isinstance(change, UncomputedChange)]
+        results = iter(self._results(rows, lambda change: places[id(change)]))
+        completed = self._completed([change for change in changes if isinstance(change, UncomputedChange)])
+        for change in changes:
+            if isinstance(change, UncomputedChange):
+                batch.add_computed(change, *next(completed))
+                continue
+            result = next(results)
+            if result is not None:
+                place = places[id(change)]
+                batch.file = place.file
+                batch.add(result, place.pos)
+
+    def _completed(self, changes: list[UncomputedChange]) -> Iterator[tuple[bool, JoinedLiterals | None]]:
+        """The results of :meth:`TableStage.completed` for changes of several tables."""
+        by_table: dict[TableName, list[UncomputedChange]] = {}
+        for change in changes:
+            by_table.setdefault((change.plan.table.schema, change.plan.table.name), []).append(change)
+        found = {name: self._tables[name].completed(of_table) for name, of_table in by_table.items()}
+        parts = {name: iter(results) for name, results in found.items()}
+        return (next(parts[change.plan.table.schema, change.plan.table.name]) for change in changes)
 
     def _results(self, changes: Sequence[RowChange], place: Place) -> list[RowChange | None]:
         """The result of each of the bucket's changes; changes that do not use the stage stay unchanged."""

@@ -1,4 +1,5 @@
-"""Applies a table's transform: from decoded literals to those of the target's columns."""
+"""Applies a table's transform: from decoded literals to those of the target's columns, and from uncomputed rows to whole
+ones."""
 
 from __future__ import annotations
 
@@ -6,8 +7,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from operator import itemgetter
 
-from shardmerge.worker.core.row_change import Literals
+from shardmerge.worker.binlog.rows.literal_text import text_of_literal
+from shardmerge.worker.core.row_change import JoinedLiterals, Literals
 from shardmerge.worker.core.table_plan import TablePlan
+from shardmerge.worker.core.uncomputed import ChangedRows, Inputs, UncomputedChange, UncomputedRow, completed_rows
 from shardmerge.worker.rules.transform.client import Evaluate, Transformer
 
 _NULL = b"NULL"
@@ -45,8 +48,10 @@ class TableView:
         null = len(read.columns) + len(computed)
         self._picked = _picking([computed_at.get(at, null if of < 0 else of) for at, of in enumerate(self.sources)])
         self._nothing = (_NULL,) * len(computed)
-        self._transformer = Transformer(plan, [place[at] for at in plan.transform.inputs], evaluator)
-        self._key = tuple((self.sources[slot], plan.columns[slot].target_name) for slot in plan.source_key)
+        self._inputs = tuple(place[at] for at in plan.transform.inputs)
+        self._transformer = Transformer(plan, evaluator)
+        self._key = tuple(self.sources[slot] for slot in plan.source_key)
+        self._key_names = tuple(plan.columns[slot].target_name for slot in plan.source_key)
 
     def pass_through(self, row: Literals) -> Literals:
         """The target's columns of a decoded row, unmapped; NULL for computed and constant ones."""
@@ -57,12 +62,41 @@ class TableView:
 
         ``place``: of a row, for messages. Raises TRANSFORM_FAILED.
         """
-        found = self._transformer.computed(rows, place, lambda at: self._named(rows[at]))
+        inputs: list[Inputs] = [tuple([text_of_literal(row[at]) for at in self._inputs]) for row in rows]
+        found = self._transformer.computed(
+            inputs, place, lambda at: self._named(tuple([rows[at][slot] for slot in self._key]))
+        )
+        passing = [True] * len(rows) if found.passing is None else found.passing
+        computed = zip(*found.columns, strict=True) if found.columns else [()] * len(rows)
         picked = self._picked
         return [
-            None if values is None else picked((*row, *values, _NULL)) for row, values in zip(rows, found, strict=True)
+            picked((*row, *values, _NULL)) if passes else None
+            for row, passes, values in zip(rows, passing, computed, strict=True)
         ]
 
-    def _named(self, row: Literals) -> str:
-        pairs = [f"{name} = {row[at].decode('utf-8', 'backslashreplace')}" for at, name in self._key]
+    def completed(self, rows: list[UncomputedRow], place: object) -> list[JoinedLiterals]:
+        """The rows that the transform's filter lets pass, as written in VALUES. ``place``: of the rows, for messages.
+        Raises TRANSFORM_FAILED."""
+        found = self._transformer.computed(
+            [row.inputs for row in rows], lambda _: place, lambda at: self._named(rows[at].key)
+        )
+        return completed_rows(rows, found.passing, found.columns)
+
+    def completed_changes(self, changes: list[UncomputedChange]) -> list[tuple[bool, JoinedLiterals | None]]:
+        """For each change whether the target has the row before it, and the row after it as written in VALUES; None:
+        it is to have none. Raises TRANSFORM_FAILED."""
+        changed = ChangedRows(changes)
+        rows = changed.rows
+        found = self._transformer.computed(
+            [row.inputs for row in rows],
+            lambda at: changed.owner(at).position,
+            lambda at: self._named(rows[at].key),
+        )
+        return changed.results(found.passing, found.columns)
+
+    def _named(self, key: Literals) -> str:
+        pairs = [
+            f"{name} = {value.decode('utf-8', 'backslashreplace')}"
+            for name, value in zip(self._key_names, key, strict=True)
+        ]
         return "(" + (", ".join(pairs) or "without a key") + ")"

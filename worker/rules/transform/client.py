@@ -13,10 +13,10 @@ from pyarrow import ipc
 from shardmerge.proto import errors, relay_pb2, relay_pb2_grpc
 from shardmerge.proto.errors import ShardmergeError
 from shardmerge.proto.rpc import client
-from shardmerge.worker.core.row_change import Literals
 from shardmerge.worker.core.table_plan import TablePlan
+from shardmerge.worker.core.uncomputed import Inputs
+from shardmerge.worker.rules.transform.columns import InputColumn, NoValue, literals_of
 from shardmerge.worker.rules.transform.expressions import Expressions, expressions_of
-from shardmerge.worker.rules.transform.values import BadValue, Value, literal_of, reading
 
 _ROWS = 8192
 _BYTES = 4 << 20
@@ -27,8 +27,14 @@ _UNARY_BYTES = 6 << 20
 _PIECE_BYTES = 2 << 20
 """Size of the rows in one request of EvaluateLarge."""
 
-ComputedRows = Sequence[Literals | None]
-"""For each row the literals of its computed columns; None for a row that the filter removes."""
+
+@dataclass(frozen=True, slots=True)
+class Computed:
+    """``passing``: whether each row passes the transform's filter, None if it has none. ``columns``: for each computed
+    column the literals of all rows; those of a row that does not pass have no meaning."""
+
+    passing: list[bool] | None
+    columns: list[list[bytes]]
 
 
 class Evaluate(Protocol):
@@ -67,87 +73,88 @@ def _in_pieces(request: relay_pb2.EvaluateRequest) -> Iterator[relay_pb2.Evaluat
         yield relay_pb2.EvaluateRequest(rows=request.rows[start : start + _PIECE_BYTES])
 
 
-@dataclass(frozen=True, slots=True)
-class _NoResult(Exception):
-    """``row``: the first row without a result."""
-
-    row: int
-    reason: str
-
-
 class Transformer:
-    """The transform of one table. ``slots``: indexes of the transform's input columns in decoded rows."""
+    """The transform of one table, computed by the worker's evaluator."""
 
-    def __init__(self, plan: TablePlan, slots: Sequence[int], evaluator: Evaluate) -> None:
+    def __init__(self, plan: TablePlan, evaluator: Evaluate) -> None:
         assert plan.transform is not None  # noqa: S101 - for the type checker: only such plans come here
         self._plan, self._transform = plan, plan.transform
         self._evaluator = evaluator
         self._expressions = expressions_of(plan)
-        self._readings = tuple(reading(plan.table.columns[at]) for at in plan.transform.inputs)
-        self._slots = tuple(slots)
+        self._inputs = tuple(InputColumn(plan.table.columns[at]) for at in plan.transform.inputs)
 
     def computed(
-        self, rows: Sequence[Literals], place: Callable[[int], object], key: Callable[[int], str]
-    ) -> ComputedRows:
-        """The computed columns of each decoded row. ``place``, ``key``: of a row, for messages. Raises TRANSFORM_FAILED
-        and the errors of :class:`Evaluate`."""
+        self, rows: Sequence[Inputs], place: Callable[[int], object], key: Callable[[int], str]
+    ) -> Computed:
+        """The computed columns of rows. ``place``, ``key``: of a row, for messages. Raises TRANSFORM_FAILED and the
+        errors of :class:`Evaluate`."""
         expressions = self._expressions
         if expressions is None:
-            return [()] * len(rows)
-        found: list[Literals | None] = []
+            return Computed(None, [])
+        passing: list[bool] = []
+        columns: list[list[bytes]] = [[] for _ in expressions.items]
+        start = 0
         try:
-            for start, piece in _pieces(rows, self._slots):
-                found += self._answered(expressions, start, piece)
-        except _NoResult as why:
+            for start, piece in _pieces(rows):
+                found = self._answered(expressions, self._table(expressions, piece))
+                passing += found.passing or []
+                for column, values in zip(columns, found.columns, strict=True):
+                    column += values
+        except NoValue as why:
+            row = start + why.row
             raise errors.replicate.TRANSFORM_FAILED(
                 source=self._plan.source,
                 rule=self._transform.rule,
                 schema=self._plan.table.schema,
                 table=self._plan.table.name,
-                key=key(why.row),
-                position=place(why.row),
-                reason=why.reason,
+                key=key(row),
+                position=place(row),
+                reason=why,
             ) from why
-        return found
+        return Computed(passing if expressions.filter else None, columns)
 
-    def _answered(self, expressions: Expressions, start: int, rows: Sequence[Literals]) -> list[Literals | None]:
-        """``start``: the number of the first row. Raises :class:`_NoResult`."""
+    def _table(self, expressions: Expressions, rows: Sequence[Inputs]) -> pa.Table:
+        """Raises :class:`NoValue`."""
+        columns = [column.array([row[at] for row in rows]) for at, column in enumerate(self._inputs)]
+        return pa.Table.from_arrays([_numbers(expressions, len(rows)), *columns], schema=expressions.schema)
+
+    def _answered(self, expressions: Expressions, table: pa.Table) -> Computed:
+        """Raises :class:`NoValue`."""
         answer = self._evaluator(
-            relay_pb2.EvaluateRequest(rows=self._as_arrow(expressions, start, rows), expressions=expressions.identifier)
+            relay_pb2.EvaluateRequest(rows=as_stream(table), expressions=expressions.identifier)
         )
-        if answer.refused:
-            if len(rows) == 1:
-                raise _NoResult(start, answer.refused)
-            # Find the row by bisection.
-            half = len(rows) // 2
-            self._answered(expressions, start, rows[:half])
-            self._answered(expressions, start + half, rows[half:])
-            raise _NoResult(start, answer.refused)  # each half alone has a result
-        return _of_arrow(expressions, start, len(rows), answer.rows)
-
-    def _as_arrow(self, expressions: Expressions, start: int, rows: Sequence[Literals]) -> bytes:
-        schema = expressions.schema
-        columns: list[pa.Array] = [pa.array(range(len(rows)), schema.field(0).type)]
-        for at_field, (read, slot) in enumerate(zip(self._readings, self._slots, strict=True), start=1):
-            values: list[Value] = []
-            for at, row in enumerate(rows):
-                try:
-                    values.append(read(row[slot]))
-                except BadValue as reason:
-                    raise _NoResult(start + at, str(reason)) from reason
-            columns.append(pa.array(values, schema.field(at_field).type))
-        return as_stream(pa.Table.from_arrays(columns, schema=schema))
+        if not answer.refused:
+            return _computed(expressions, table.num_rows, answer.rows)
+        if table.num_rows == 1:
+            raise NoValue(0, answer.refused)
+        # Find the row by bisection.
+        half = table.num_rows // 2
+        self._answered(expressions, _part(expressions, table, 0, half))
+        try:
+            self._answered(expressions, _part(expressions, table, half, table.num_rows))
+        except NoValue as why:
+            raise NoValue(half + why.row, str(why)) from why
+        raise NoValue(0, answer.refused)  # each half alone has a result
 
 
-def _of_arrow(expressions: Expressions, start: int, count: int, answer: bytes) -> list[Literals | None]:
-    """``start``: the number of the first row. Raises :class:`_NoResult`."""
+def _numbers(expressions: Expressions, count: int) -> pa.Array:
+    """The column that numbers the rows of a request."""
+    return pa.array(range(count), expressions.schema.field(0).type)
+
+
+def _part(expressions: Expressions, table: pa.Table, start: int, stop: int) -> pa.Table:
+    part = table.slice(start, stop - start)
+    return part.set_column(0, expressions.schema.field(0), _numbers(expressions, part.num_rows))
+
+
+def _computed(expressions: Expressions, count: int, answer: bytes) -> Computed:
+    """Raises :class:`NoValue`."""
     table = ipc.open_stream(answer).read_all()
     columns = table.columns
-    passing = columns.pop(0).to_pylist() if expressions.filter else [True] * count
-    if not table.num_rows == len(passing) == count or len(columns) != len(expressions.items):
+    passing: list[bool] | None = columns.pop(0).to_pylist() if expressions.filter else None
+    if table.num_rows != count or len(columns) != len(expressions.items):
         raise AssertionError("values of an evaluation are missing")
-    literals = zip(*(_literals(start, column) for column in columns), strict=True) if columns else [()] * count
-    return [row if passes else None for passes, row in zip(passing, literals, strict=True)]
+    return Computed(passing, [literals_of(column) for column in columns])
 
 
 def as_stream(table: pa.Table) -> bytes:
@@ -158,35 +165,21 @@ def as_stream(table: pa.Table) -> bytes:
     return sink.getvalue().to_pybytes()
 
 
-def _literals(start: int, column: pa.ChunkedArray) -> list[bytes]:
-    """``start``: the number of the first row. Raises :class:`_NoResult`."""
-    try:
-        return [literal_of(value) for value in column.to_pylist()]
-    except (BadValue, ValueError, OverflowError):
-        # Find the row. Not only the literals can fail: Python has no dates beyond the year 9999.
-        for at in range(len(column)):
-            try:
-                literal_of(column[at].as_py())
-            except (BadValue, ValueError, OverflowError) as reason:
-                raise _NoResult(start + at, str(reason)) from reason
-        raise
-
-
-def _pieces(rows: Sequence[Literals], slots: Sequence[int]) -> Iterator[tuple[int, Sequence[Literals]]]:
+def _pieces(rows: Sequence[Inputs]) -> Iterator[tuple[int, Sequence[Inputs]]]:
     """Yields (number of the first row, rows)."""
     for start in range(0, len(rows), _ROWS):
-        yield from _of_size(start, rows[start : start + _ROWS], slots)
+        yield from _of_size(start, rows[start : start + _ROWS])
 
 
-def _of_size(start: int, rows: Sequence[Literals], slots: Sequence[int]) -> Iterator[tuple[int, Sequence[Literals]]]:
+def _of_size(start: int, rows: Sequence[Inputs]) -> Iterator[tuple[int, Sequence[Inputs]]]:
     """Split the rows in halves until each part is small enough or one row."""
-    size = sum(sum([len(row[slot]) for row in rows]) for slot in slots)
+    size = sum([len(text) for row in rows for text in row if text is not None])
     if size <= _BYTES or len(rows) == 1:
         yield start, rows
         return
     half = len(rows) // 2
-    yield from _of_size(start, rows[:half], slots)
-    yield from _of_size(start + half, rows[half:], slots)
+    yield from _of_size(start, rows[:half])
+    yield from _of_size(start + half, rows[half:])
 
 
 def no_transforms(request: relay_pb2.EvaluateRequest) -> relay_pb2.EvaluateResponse:

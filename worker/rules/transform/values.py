@@ -1,4 +1,4 @@
-"""Converts values of a row from SQL literals to Spark SQL and back. Pure.
+"""Converts values of a row from their texts at the source to Spark SQL, and computed values to SQL literals. Pure.
 
 | column at the source | in Spark SQL | type of a computed value at the target |
 | integers; BIGINT UNSIGNED, BIT(64) | BIGINT; DECIMAL(20,0) | integers |
@@ -21,15 +21,14 @@ import pyarrow as pa
 from pyarrow import types
 
 from shardmerge.worker.binlog.rows.characters.character_set import character_set
-from shardmerge.worker.binlog.rows.literal_text import text_of_literal
-from shardmerge.worker.binlog.rows.row_literals import escape_text
+from shardmerge.worker.binlog.rows.row_literals import quote_text
 from shardmerge.worker.core.table import Column, ValueKind
 
 ROW = "shardmerge_row"
 """The column that numbers the rows of a batch."""
 
 Value = int | float | Decimal | str | bytes | bool | datetime.date | datetime.datetime | None
-Reading = Callable[[bytes], Value]
+Reading = Callable[[bytes | None], Value]
 
 _CHARSETS = frozenset({"utf8", "utf8mb3", "utf8mb4", "ascii", "latin1"})
 _DIGITS = re.compile(r"\((\d+)(?:,(\d+))?\)")
@@ -82,12 +81,11 @@ def arrow_type(column: Column) -> pa.DataType | None:
 
 
 def reading(column: Column) -> Reading:
-    """A function that converts a column's literals (unmapped) to values of its :func:`arrow_type`; it raises
-    :class:`BadValue`."""
+    """A function that converts a column's texts at the source (None: NULL) to values of its :func:`arrow_type`; it
+    raises :class:`BadValue`."""
     convert = _conversion(column)
 
-    def read(literal: bytes) -> Value:
-        text = text_of_literal(literal)
+    def read(text: bytes | None) -> Value:
         if text is None:
             return None
         try:
@@ -175,7 +173,7 @@ def literal_of(value: object) -> bytes:
             return format(value, "f").encode("ascii")
         case str():
             try:
-                return b"'" + escape_text(value.encode("utf-8")) + b"'"
+                return quote_text(value.encode("utf-8"))
             except UnicodeEncodeError as reason:
                 raise BadValue(f"{value!r} is not valid text") from reason
         case bytes() | bytearray():

@@ -196,8 +196,7 @@ class ChunkSource:
             # Imported here: the rules' modules take longer to import than all the others of a reader without rules.
             from shardmerge.worker.rules.stage.row_stage import as_decoded
 
-            found = self._rows(session, as_decoded(plan), chunk)
-            return ([b",".join(row) for row in stage.history(batch)] for batch in found)
+            return stage.joined_history(raw_rows(session, chunk_select(as_decoded(plan), chunk)))
         joiner = RowJoiner(RowWriter(plan, self._source_id).codecs, compile_filters(plan))
         return joined_rows(session, chunk_select(plan, chunk), joiner)
 
