@@ -149,36 +149,45 @@ class Batch:
         if after and self._is_own(plan, after):
             self.upsert_in(keys, plan, b",".join(after), b",".join(change.after), False, pos)
 
-    def add_computed(self, change: UncomputedChange, has_before: bool, image: JoinedLiterals | None) -> None:
-        """Add the lane's part of a change whose columns are computed now. ``has_before``: the target has the row before
-        the change; ``image``: the row after it, None if the target is to have none. Raises what :meth:`add` raises.
+    def add_computed(self, changes: list[UncomputedChange]) -> None:
+        """Add the lane's part of changes whose columns are computed now, in order. Raises what :meth:`add` raises.
 
         A transform's filter makes a view: an update that brings a row into it becomes an INSERT, one that takes a row
         out of it a DELETE.
         """
-        plan = change.plan
-        pos: cython.longlong = change.pos
-        lacks: cython.bint = plan.may_lack_rows
-        before: bytes | None = change.before_key
-        after: bytes | None = change.after_key
-        self.file = change.file
-        if has_before and image is not None and before == after:
-            if change.owns_after and after is not None:
+        change: UncomputedChange
+        plan: object = None
+        keys: dict[bytes, KeyState] | None = None
+        lacks: cython.bint = False
+        same: cython.bint
+        for change in changes:
+            self.file = change.file
+            if change.plan is not plan:
+                plan = change.plan
+                lacks = change.plan.may_lack_rows
+                keys = None
+            if keys is None:
+                if not change.has_before and change.image is None:
+                    continue
+                keys = self.keys_of(plan, change.plan.shard)
+            same = change.has_before and change.image is not None and change.before_key == change.after_key
+            if same and change.owns_after:
                 if lacks:
-                    self.upsert_in(self.keys_of(plan, plan.shard), plan, after, image, True, pos)
+                    self.upsert_in(keys, plan, change.after_key, change.image, True, change.pos)
                 else:
-                    self.replace_in(self.keys_of(plan, plan.shard), plan, after, image, pos)
-            return
-        if has_before and change.owns_before and before is not None:
-            if lacks:
-                self.upsert_in(self.keys_of(plan, plan.shard), plan, before, None, True, pos)
-            else:
-                self.remove_in(self.keys_of(plan, plan.shard), plan, before, pos)
-        if image is not None and change.owns_after and after is not None:
-            if lacks:
-                self.upsert_in(self.keys_of(plan, plan.shard), plan, after, image, False, pos)
-            else:
-                self.put_in(self.keys_of(plan, plan.shard), plan, after, image, pos)
+                    self.replace_in(keys, plan, change.after_key, change.image, change.pos)
+            if same:
+                continue
+            if change.has_before and change.owns_before:
+                if lacks:
+                    self.upsert_in(keys, plan, change.before_key, None, True, change.pos)
+                else:
+                    self.remove_in(keys, plan, change.before_key, change.pos)
+            if change.image is not None and change.owns_after:
+                if lacks:
+                    self.upsert_in(keys, plan, change.after_key, change.image, False, change.pos)
+                else:
+                    self.put_in(keys, plan, change.after_key, change.image, change.pos)
 
     def _is_own(self, plan: TablePlan, key: Literals) -> bool:
         if self.lanes == 1:

@@ -1,7 +1,7 @@
 cdef class UncomputedRow:
-    cdef readonly tuple parts
-    cdef readonly tuple inputs
-    cdef readonly tuple key
+    cdef readonly object parts
+    cdef readonly object inputs
+    cdef readonly object key
     cdef readonly Py_ssize_t size
 
 
@@ -15,13 +15,16 @@ cdef class UncomputedChange:
     cdef readonly bytes after_key
     cdef readonly bint owns_before
     cdef readonly bint owns_after
+    cdef readonly Py_ssize_t size
+    cdef readonly bint has_before
+    cdef readonly bytes image
 
 
 cdef class ChangedRows:
     cdef readonly list changes
     cdef readonly list rows
-    cdef list _before
-    cdef list _after
+    cdef readonly list inputs
+    cdef list _places
 
 
 cdef bytes _completed(object parts, object columns, Py_ssize_t row)

@@ -7,8 +7,6 @@ Cython (types of the classes in worker/core/uncomputed.pxd); plain Python where 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import cython
 
 from shardmerge.worker.core.position import SourcePosition
@@ -23,27 +21,32 @@ Columns = list[list[bytes]]
 
 
 @cython.final
+@cython.no_gc
 @cython.cclass
 class UncomputedRow:
     """One row. ``parts``: the row's (mapped) literals as written in VALUES, cut wherever a computed value belongs, so
     that there is one part more than computed columns; () where the row itself is not needed. ``key``: the literals of
     the source's key, for messages. ``size``: about how many bytes it has."""
 
-    def __init__(self, parts: Parts, inputs: Inputs, key: Literals) -> None:
+    def __init__(self, parts: Parts, inputs: Inputs, key: Literals, size: int) -> None:
         self.parts = parts
         self.inputs = inputs
         self.key = key
-        self.size = sum(map(len, parts)) + sum(len(text) for text in inputs if text is not None)
+        self.size = size
 
 
 @cython.final
+@cython.no_gc
 @cython.cclass
 class UncomputedChange:
     """One change of a row of a table with a key, of which one side at least belongs to the lane.
 
     ``plan``: by which the target's rows are written; (``file``, ``pos``): end of its event at the source. ``before``:
     None for an INSERT, ``after``: None for a DELETE; ``before_key``, ``after_key`` (mapped) likewise.
-    ``owns_before``, ``owns_after``: whether that key belongs to the lane.
+    ``owns_before``, ``owns_after``: whether that key belongs to the lane. ``size``: about how many bytes it has.
+
+    :class:`ChangedRows` sets the result. ``has_before``: the target has the row before the change; ``image``: the row
+    after it as written in VALUES, None if the target is to have none.
     """
 
     def __init__(
@@ -67,86 +70,96 @@ class UncomputedChange:
         self.after_key = after_key
         self.owns_before = owns_before
         self.owns_after = owns_after
+        self.size = (0 if before is None else before.size) + (0 if after is None else after.size)
+        self.has_before = False
+        self.image: JoinedLiterals | None = None
 
     @property
     def position(self) -> SourcePosition:
         return SourcePosition(self.file, self.pos)
-
-    @property
-    def size(self) -> int:
-        """About how many bytes it has."""
-        before: UncomputedRow | None = self.before
-        after: UncomputedRow | None = self.after
-        return (0 if before is None else before.size) + (0 if after is None else after.size)
 
 
 StagedChange = RowChange | UncomputedChange
 """A change that the decoder leaves to the row stage."""
 
 
+def by_plan(changes: list[UncomputedChange]) -> list[list[UncomputedChange]]:
+    """The changes of each plan, in order; the plans in the order of their first changes."""
+    found: dict[int, list[UncomputedChange]] = {}
+    group: list[UncomputedChange] = []
+    last: object = None
+    change: UncomputedChange
+    for change in changes:
+        if change.plan is not last:
+            last = change.plan
+            group = found.setdefault(id(last), [])
+        group.append(change)
+    return list(found.values())
+
+
 @cython.final
 @cython.cclass
 class ChangedRows:
     """The rows that have to be evaluated for ``changes``, in order. A row after a change that has the same inputs as
-    the one before it has the same result, and is not evaluated again."""
+    the one before it has the same result, and is not evaluated again. ``inputs``: of each row of ``rows``."""
 
     def __init__(self, changes: list[UncomputedChange]) -> None:
         self.changes = changes
-        self.rows: list[UncomputedRow] = []
-        self._before: list[int] = []
-        self._after: list[int] = []
+        rows: list[UncomputedRow] = []
+        inputs: list[Inputs] = []
+        places: list[int] = []
         change: UncomputedChange
         before: UncomputedRow | None
         after: UncomputedRow | None
+        count: cython.Py_ssize_t = 0
         for change in changes:
             before = change.before
             after = change.after
-            self._before.append(len(self.rows))
+            places.append(count)
             if before is not None:
-                self.rows.append(before)
+                rows.append(before)
+                inputs.append(before.inputs)
+                count += 1
             if after is not None and (before is None or before.inputs != after.inputs):
-                self.rows.append(after)
-            self._after.append(len(self.rows) - 1)
+                rows.append(after)
+                inputs.append(after.inputs)
+                count += 1
+        places.append(count)
+        self.rows = rows
+        self.inputs = inputs
+        self._places = places
 
     def owner(self, row: int) -> UncomputedChange:
         """The change that a row of ``rows`` belongs to."""
-        return next(change for change, last in zip(self.changes, self._after, strict=True) if row <= last)
+        return next(change for change, end in zip(self.changes, self._places[1:], strict=True) if row < end)
 
-    def results(
-        self, passing: Sequence[bool] | None, columns: Columns
-    ) -> list[tuple[bool, JoinedLiterals | None]]:
-        """For each change whether the row before it passes the filter, and the row after it as written in VALUES; None:
-        there is none that passes. ``passing``: whether each of ``rows`` does, None if there is no filter; ``columns``:
-        the literals of each computed column."""
-        found: list[tuple[bool, bytes | None]] = []
+    def set_results(self, passing: list[bool] | None, columns: Columns) -> None:
+        """Set the results of the changes. ``passing``: whether each of ``rows`` passes the filter, None if there is no
+        filter; ``columns``: the literals of each computed column."""
         change: UncomputedChange
         after: UncomputedRow | None
-        number: cython.Py_ssize_t
+        places: list[int] = self._places
+        number: cython.Py_ssize_t = 0
         at: cython.Py_ssize_t
-        has_before: cython.bint
-        image: bytes | None
-        for number in range(len(self.changes)):
-            change = self.changes[number]
+        for change in self.changes:
+            at = places[number]
+            number += 1
             after = change.after
-            at = self._before[number]
-            has_before = change.before is not None and (passing is None or bool(passing[at]))
-            at = self._after[number]
-            image = None
-            if after is not None and (passing is None or passing[at]):
-                image = _completed(after.parts, columns, at)
-            found.append((has_before, image))
-        return found
+            change.has_before = change.before is not None and (passing is None or passing[at] is True)
+            at = places[number] - 1
+            if after is not None and (passing is None or passing[at] is True):
+                change.image = _completed(after.parts, columns, at)
 
 
 def completed_rows(
-    rows: list[UncomputedRow], passing: Sequence[bool] | None, columns: Columns
+    rows: list[UncomputedRow], passing: list[bool] | None, columns: Columns
 ) -> list[JoinedLiterals]:
     """The rows that pass, as written in VALUES; the arguments are those of :class:`ChangedRows`."""
     found: list[bytes] = []
     row: UncomputedRow
     number: cython.Py_ssize_t
     for number in range(len(rows)):
-        if passing is None or passing[number]:
+        if passing is None or passing[number] is True:
             row = rows[number]
             found.append(_completed(row.parts, columns, number))
     return found

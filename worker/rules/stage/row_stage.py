@@ -24,7 +24,7 @@ from shardmerge.worker.core.position import SourcePosition
 from shardmerge.worker.core.row_change import ChangeKind, JoinedLiterals, Literals, RowChange
 from shardmerge.worker.core.table import Column
 from shardmerge.worker.core.table_plan import TablePlan
-from shardmerge.worker.core.uncomputed import StagedChange, UncomputedChange, UncomputedRow
+from shardmerge.worker.core.uncomputed import StagedChange, UncomputedChange, UncomputedRow, by_plan
 from shardmerge.worker.rules.stage.server_filter import EvaluationFailed, ServerFilter, check_evaluable, failed
 from shardmerge.worker.rules.stage.transformed_rows import TableView, as_read
 from shardmerge.worker.rules.table_scope import TableName
@@ -155,11 +155,10 @@ class TableStage:
         if rows:
             yield self._view.completed(rows, "a chunk of its history")
 
-    def completed(self, changes: list[UncomputedChange]) -> list[tuple[bool, JoinedLiterals | None]]:
-        """For each change whether the target has the row before it, and the row after it as written in VALUES; None:
-        it is to have none."""
+    def complete(self, changes: list[UncomputedChange]) -> None:
+        """Set the results of the changes."""
         assert self._view is not None  # noqa: S101 - for the type checker: only tables with a transform have them
-        return self._view.completed_changes(changes)
+        self._view.complete(changes)
 
     def results(self, changes: Sequence[RowChange], place: Place) -> list[RowChange | None]:
         """Changes for the target; None: the change is removed.
@@ -325,27 +324,24 @@ class RowStage:
     ) -> None:
         """Evaluate the bucket's changes, and add the results to ``batch``, in order. ``places``: of row changes, by the
         ``id`` of each. Raises what the batch raises too."""
-        rows = [change for change in changes if not isinstance(change, UncomputedChange)]
+        uncomputed = [change for change in changes if isinstance(change, UncomputedChange)]
+        for group in by_plan(uncomputed):
+            table = group[0].plan.table
+            self._tables[table.schema, table.name].complete(group)
+        if len(uncomputed) == len(changes):
+            batch.add_computed(uncomputed)
+            return
+        rows = [change for change in changes if isinstance(change, RowChange)]
         results = iter(self._results(rows, lambda change: places[id(change)]))
-        completed = self._completed([change for change in changes if isinstance(change, UncomputedChange)])
         for change in changes:
             if isinstance(change, UncomputedChange):
-                batch.add_computed(change, *next(completed))
+                batch.add_computed([change])
                 continue
             result = next(results)
             if result is not None:
                 place = places[id(change)]
                 batch.file = place.file
                 batch.add(result, place.pos)
-
-    def _completed(self, changes: list[UncomputedChange]) -> Iterator[tuple[bool, JoinedLiterals | None]]:
-        """The results of :meth:`TableStage.completed` for changes of several tables."""
-        by_table: dict[TableName, list[UncomputedChange]] = {}
-        for change in changes:
-            by_table.setdefault((change.plan.table.schema, change.plan.table.name), []).append(change)
-        found = {name: self._tables[name].completed(of_table) for name, of_table in by_table.items()}
-        parts = {name: iter(results) for name, results in found.items()}
-        return (next(parts[change.plan.table.schema, change.plan.table.name]) for change in changes)
 
     def _results(self, changes: Sequence[RowChange], place: Place) -> list[RowChange | None]:
         """The result of each of the bucket's changes; changes that do not use the stage stay unchanged."""

@@ -82,17 +82,15 @@ class TableView:
         )
         return completed_rows(rows, found.passing, found.columns)
 
-    def completed_changes(self, changes: list[UncomputedChange]) -> list[tuple[bool, JoinedLiterals | None]]:
-        """For each change whether the target has the row before it, and the row after it as written in VALUES; None:
-        it is to have none. Raises TRANSFORM_FAILED."""
+    def complete(self, changes: list[UncomputedChange]) -> None:
+        """Set the results of the changes. Raises TRANSFORM_FAILED."""
         changed = ChangedRows(changes)
-        rows = changed.rows
         found = self._transformer.computed(
-            [row.inputs for row in rows],
+            changed.inputs,
             lambda at: changed.owner(at).position,
-            lambda at: self._named(rows[at].key),
+            lambda at: self._named(changed.rows[at].key),
         )
-        return changed.results(found.passing, found.columns)
+        changed.set_results(found.passing, found.columns)
 
     def _named(self, key: Literals) -> str:
         pairs = [

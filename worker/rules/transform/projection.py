@@ -2,7 +2,7 @@
 
 Spark's analyzer and optimizer make expressions of the texts, its projections evaluate them row by row
 (org.apache.spark.sql.catalyst.expressions.UnsafeProjection, interpreted), its converters read and write Arrow
-(org.apache.spark.sql.execution.arrow.ArrowConverters).
+(worker/rules/transform/evaluation.py).
 
 Rows are exchanged through files in memory that both processes open: over Py4J's socket an answer beyond 8 KiB waits
 40 ms, for Nagle's algorithm (RFC 896) at one end and the delayed acknowledgement (RFC 1122, 4.2.3.2) at the other.
@@ -13,8 +13,7 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Generator, Iterator
-from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any
 
@@ -28,42 +27,17 @@ from pyspark.sql.types import StructField, TimestampNTZType, TimestampType
 from shardmerge.proto import errors
 from shardmerge.proto.config.rules.transform import Refused
 from shardmerge.proto.errors import ShardmergeError
+from shardmerge.worker.rules.transform.evaluation import evaluation
 from shardmerge.worker.rules.transform.permitted import check_filter, check_item, check_plan
-from shardmerge.worker.rules.transform.session import activate, relation, session
+from shardmerge.worker.rules.transform.session import relation, session
 from shardmerge.worker.rules.transform.spark_errors import JvmError, error_summary, lacks_resources
-
-_ZONE = "UTC"
-_ALL_ROWS = 0
-"""Rows of one batch of Arrow; 0: no limit."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Jvm:
-    """Cached classes and objects of Spark: each step of their qualified names is a call of the JVM."""
-
-    projections: Any
-    files: Any
-    converters: Any
-    writer: Any
-    output: Any
 
 
 @lru_cache(maxsize=1)
-def _jvm() -> _Jvm:
+def _projections() -> Any:
+    """The Scala object UnsafeProjection."""
     jvm: Any = session()._jvm
-    arrow: Any = jvm.org.apache.spark.sql.execution.arrow
-    return _Jvm(
-        projections=_object(jvm.org.apache.spark.sql.catalyst.expressions, "UnsafeProjection"),
-        files=jvm.PythonSQLUtils,
-        converters=_object(arrow, "ArrowConverters"),
-        writer=arrow.ArrowBatchStreamWriter,
-        output=jvm.java.io.FileOutputStream,
-    )
-
-
-def _object(package: Any, name: str) -> Any:
-    """The Scala object of that name."""
-    return getattr(getattr(package, f"{name}$"), "MODULE$")
+    return getattr(getattr(jvm.org.apache.spark.sql.catalyst.expressions, "UnsafeProjection$"), "MODULE$")
 
 
 class NoResult(Exception):
@@ -96,7 +70,7 @@ class Projection:
         except Refused as reason:
             raise NoResult(str(reason)) from reason
         # Spark's projections have a state, so that each thread uses its own.
-        self._idle: deque[tuple[Any, ...]] = deque()
+        self._idle: deque[Any] = deque()
 
     def of(self, rows: bytes) -> bytes:
         """An Arrow stream for an Arrow stream, row by row."""
@@ -107,46 +81,33 @@ class Projection:
             raise errors.replicate.EVALUATION_LOST(reason=error_summary(error)) from error
 
     def _evaluate(self, rows: bytes) -> bytes:
-        jvm = _jvm()
-        activate()
-        with _memory_file(rows) as source, _memory_file(b"") as sink, self._projections() as projections:
-            batches = jvm.files.readArrowStreamFromFile(_path(source))
-            reading = jvm.converters.fromBatchIterator(batches, self._given, _ZONE, False, False, None)
-            found = reading
-            for projection in projections:
-                found = found.map(projection)
-            with closing(jvm.output(_path(sink))) as stream:
-                writer = jvm.writer(self._answer, stream, _ZONE, False, False)
-                writing = jvm.converters.toBatchIterator(found, self._answer, _ALL_ROWS, _ZONE, False, False, None)
-                try:
-                    writer.writeBatches(writing)
-                except Exception as error:
-                    _free(reading)  # it frees itself only when it is read to its end
-                    if isinstance(error, (PySparkException, Py4JJavaError)):
-                        raise self._no_result(error) from error
-                    raise
-                finally:
-                    writing.close()
-                writer.end()
-            return os.pread(sink, os.fstat(sink).st_size, 0)
+        made = self._evaluation()
+        with _memory_file(rows) as source, _memory_file(b"") as sink:
+            try:
+                made.evaluate(_path(source), _path(sink))
+            except (PySparkException, Py4JJavaError) as error:
+                if made.hasRead():
+                    raise self._no_result(error) from error
+                raise
+            found = os.pread(sink, os.fstat(sink).st_size, 0)
+        # Not used again after an error: its projections may contain half a row.
+        self._idle.append(made)
+        return found
+
+    def _evaluation(self) -> Any:
+        """What one thread evaluates with."""
+        try:
+            return self._idle.pop()
+        except IndexError:
+            create: Any = _projections().create
+            steps = [create(step.projectList(), step.child().output()) for step in self._steps]
+            return evaluation(steps, self._given, self._answer)
 
     def _no_result(self, error: JvmError) -> NoResult | ShardmergeError:
         """The error to raise for an error of the JVM."""
         if lacks_resources(error):
             return errors.replicate.EVALUATION_LOST(reason=error_summary(error))
         return NoResult(error_summary(error, self._texts))
-
-    @contextmanager
-    def _projections(self) -> Generator[tuple[Any, ...]]:
-        """Spark's projections for one thread, for the block."""
-        try:
-            projections = self._idle.pop()
-        except IndexError:
-            create: Any = _jvm().projections.create
-            projections = tuple(create(step.projectList(), step.child().output()) for step in self._steps)
-        yield projections
-        # Not reused after an error: they may contain half a row.
-        self._idle.append(projections)
 
 
 @lru_cache(maxsize=1024)
@@ -184,13 +145,6 @@ def _steps(frame: DataFrame) -> Iterator[Any]:
     if plan.getClass().getSimpleName() != "LocalRelation":
         raise AssertionError(f"a plan of projections alone was expected: {plan.toString()}")
     return reversed(found)
-
-
-def _free(reading: Any) -> None:
-    """Free the memory of rows that were not read to their end."""
-    resources = reading.resources()
-    for at in reversed(range(resources.size())):
-        resources.apply(at).close()
 
 
 @contextmanager

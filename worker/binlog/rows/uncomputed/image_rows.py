@@ -12,6 +12,7 @@ import cython
 from shardmerge.worker.binlog.rows.column_codec import ColumnCodec
 from shardmerge.worker.binlog.rows.image_literals import ImageLiterals
 from shardmerge.worker.binlog.rows.image_scanner import BadImage
+from shardmerge.worker.binlog.rows.literal_buffer import LiteralBuffer
 from shardmerge.worker.binlog.rows.literal_text import text_of_literal
 from shardmerge.worker.binlog.rows.uncomputed.open_columns import input_places, open_columns
 from shardmerge.worker.core.batch import Batch
@@ -46,6 +47,9 @@ class UncomputedReader(ImageLiterals):
         self.target = plan
         self.columns: list[ColumnCodec | None] = [codec for codec, _ in columns]
         self.inputs = [reading[at] for at in input_places(read, plan)]
+        # Filled for each row and copied: cheaper than new lists each time.
+        self.input_values: list[bytes | None] = [None] * len(self.inputs)
+        self.part_values: list[bytes] = [b""] * (1 + self.columns.count(None))
         # Codecs of mapped columns, which get the places of their values from those that were scanned.
         self.copied: list[ColumnCodec] = []
         self.copies: list[ColumnCodec] = []
@@ -87,6 +91,7 @@ class UncomputedReader(ImageLiterals):
         size: cython.Py_ssize_t = 0
         owns_before: cython.bint
         owns_after: cython.bint
+        change: UncomputedChange
         before: UncomputedRow | None
         after: UncomputedRow | None
         before_key: bytes | None
@@ -133,11 +138,25 @@ class UncomputedReader(ImageLiterals):
                 before_key = self._cut(self._key(data))
                 before = self._row(data, False)
                 self.at = stop
-            batch.staged.append(
-                UncomputedChange(
-                    self.target, batch.file, pos, before, after, before_key, after_key, owns_before, owns_after
-                )
-            )
+            # Without the constructor, whose arguments would become Python objects.
+            change = UncomputedChange.__new__(UncomputedChange)
+            change.plan = self.target
+            change.file = batch.file
+            change.pos = pos
+            change.before = before
+            change.after = after
+            change.before_key = before_key
+            change.after_key = after_key
+            change.owns_before = owns_before
+            change.owns_after = owns_after
+            change.size = 0
+            if before is not None:
+                change.size += before.size
+            if after is not None:
+                change.size += after.size
+            change.has_before = False
+            change.image = None
+            batch.staged.append(change)
         return 0
 
     @cython.cfunc
@@ -157,42 +176,51 @@ class UncomputedReader(ImageLiterals):
     @cython.cfunc
     def _row(self, data: cython.p_uchar, with_parts: cython.bint) -> UncomputedRow:
         """The scanned row."""
-        parts: Parts = self._parts(data) if with_parts else ()
-        key: Literals = self._source_key(data)
-        return UncomputedRow(parts, self._inputs(data), key)
+        row: UncomputedRow = UncomputedRow.__new__(UncomputedRow)
+        row.size = 0
+        row.key = self._source_key(data)
+        row.inputs = self._inputs(row, data)
+        row.parts = self._parts(row, data) if with_parts else ()
+        return row
 
     @cython.cfunc
-    def _inputs(self, data: cython.p_uchar) -> Inputs:
+    def _inputs(self, row: UncomputedRow, data: cython.p_uchar) -> Inputs:
         """The texts of the columns that the expressions use."""
-        found: list[bytes | None] = []
+        values: list[bytes | None] = self.input_values
+        inputs: list[ColumnCodec] = self.inputs
         codec: ColumnCodec
-        literal: bytes
+        text: bytes
         kind: cython.int
-        for codec in self.inputs:
+        i: cython.Py_ssize_t
+        for i in range(len(inputs)):
+            codec = inputs[i]
             kind = codec.kind
             if codec.start < 0:
-                found.append(None)
-            elif kind == _STRING:
-                found.append(cut(data, codec.start, codec.stop))
+                values[i] = None
+                continue
+            if kind == _STRING:
+                text = cut(data, codec.start, codec.stop)
             else:
-                literal = self._literal(codec, data, False)
-                if kind <= _BIT or kind == _YEAR:
-                    found.append(literal)  # a number: its literal is its text
-                else:
-                    found.append(text_of_literal(literal))
-        return tuple(found)
+                text = self._literal(codec, data, False)
+                if kind > _BIT and kind != _YEAR:  # else a number: its literal is its text
+                    text = text_of_literal(text)
+            values[i] = text
+            row.size += len(text)
+        return tuple(values)
 
     @cython.cfunc
-    def _parts(self, data: cython.p_uchar) -> Parts:
+    def _parts(self, row: UncomputedRow, data: cython.p_uchar) -> Parts:
         """The row's literals for the target, separated by commas, cut where a computed value belongs."""
-        found: list[bytes] = []
+        parts: list[bytes] = self.part_values
         columns: list[ColumnCodec | None] = self.columns
+        buffer: LiteralBuffer = self.buffer
         column: ColumnCodec | None
         codec: ColumnCodec
         write: cython.Py_ssize_t = 0
         stop: cython.Py_ssize_t
         most: cython.Py_ssize_t
-        out: cython.p_uchar = self.buffer.start()
+        out: cython.p_uchar = buffer.start()
+        part: cython.Py_ssize_t = 0
         i: cython.Py_ssize_t
         for i in range(len(columns)):
             # There is always one byte more than needed, for the comma.
@@ -201,19 +229,22 @@ class UncomputedReader(ImageLiterals):
                 write += 1
             column = columns[i]
             if column is None:
-                found.append(self.buffer.cut(write))
+                parts[part] = buffer.cut(write)
+                part += 1
+                row.size += write
                 write = 0
                 continue
             codec = column
             stop = -1
             most = codec.most_bytes()
             if most:
-                if self.buffer.size - write <= most:
-                    out = self.buffer.room(write, most)
+                if buffer.size - write <= most:
+                    out = buffer.room(write, most)
                 stop = codec.put_wire(out, write, data)
             if stop < 0:
-                stop = self.buffer.put(write, self._literal(codec, data, True))
-                out = self.buffer.held
+                stop = buffer.put(write, self._literal(codec, data, True))
+                out = buffer.held
             write = stop
-        found.append(self.buffer.cut(write))
-        return tuple(found)
+        parts[part] = buffer.cut(write)
+        row.size += write
+        return tuple(parts)

@@ -11,4 +11,4 @@ cdef class UncomputedTexts:
     cdef tuple key
     cdef LiteralBuffer written
     cdef UncomputedRow _row(self, object values)
-    cdef object _parts(self, object values)
+    cdef object _parts(self, UncomputedRow row, object values)

@@ -68,10 +68,18 @@ class UncomputedTexts:
         for place in self.key:
             codec = self.reading[place]
             keys.append(codec.of_text(values[place], False))
-        return UncomputedRow(self._parts(values), tuple(inputs), tuple(keys))
+        row: UncomputedRow = UncomputedRow.__new__(UncomputedRow)
+        row.inputs = tuple(inputs)
+        row.key = tuple(keys)
+        row.size = 0
+        for text in inputs:
+            if text is not None:
+                row.size += len(text)
+        row.parts = self._parts(row, values)
+        return row
 
     @cython.cfunc
-    def _parts(self, values: RawRow) -> Parts:
+    def _parts(self, row: UncomputedRow, values: RawRow) -> Parts:
         """The row's literals for the target, separated by commas, cut where a computed value belongs."""
         found: list[bytes] = []
         columns: list[ColumnCodec | None] = self.columns
@@ -95,6 +103,7 @@ class UncomputedTexts:
             column = columns[i]
             if column is None:
                 found.append(written.cut(write))
+                row.size += write
                 write = 0
                 continue
             codec = column
@@ -114,4 +123,5 @@ class UncomputedTexts:
                 out = written.held
             write = stop
         found.append(written.cut(write))
+        row.size += write
         return tuple(found)
