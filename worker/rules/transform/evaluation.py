@@ -5,8 +5,8 @@ Spark's own compiler (Janino, which Spark needs for its code generation) compile
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import Any
 
 from shardmerge.worker.rules.transform.session import session
@@ -92,14 +92,20 @@ public class Evaluation {
 """
 
 
-@lru_cache(maxsize=1)
+_lock = threading.Lock()
+_known: list[Any] = []
+
+
 def _compiled() -> Any:
-    """The Java class."""
-    jvm: Any = session()._jvm
-    compiler = jvm.org.codehaus.janino.SimpleCompiler()
-    compiler.setParentClassLoader(jvm.org.apache.spark.util.Utils.getContextOrSparkClassLoader())
-    compiler.cook(_SOURCE)
-    return compiler.getClassLoader().loadClass(_NAME)
+    """The Java class. There is only one in a JVM: Py4J takes all classes of one name for the same."""
+    with _lock:
+        if not _known:
+            jvm: Any = session()._jvm
+            compiler = jvm.org.codehaus.janino.SimpleCompiler()
+            compiler.setParentClassLoader(jvm.org.apache.spark.util.Utils.getContextOrSparkClassLoader())
+            compiler.cook(_SOURCE)
+            _known.append(compiler.getClassLoader().loadClass(_NAME))
+        return _known[0]
 
 
 def evaluation(projections: Sequence[Any], given: Any, answer: Any) -> Any:
