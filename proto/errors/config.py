@@ -264,8 +264,18 @@ TRANSFORM_REFUSED = _define(
     scope=Scope.CONFIG,
     message="source {source}: transform {rule} cannot be used for {schema}.{table}: {reason}",
     workaround="Correct projection and filter (Spark SQL over one row of the table; docs/reference/rules.md, "
-    "Transforms), then start-task; for a running task: update-task, where tables that are merged already keep their "
+    "Transforms), or the function, its columns and output (the same page, Transforms in Python), then start-task; for a running task: update-task, where tables that are merged already keep their "
     "transform (a rule of its own for this one), else stop-task and start-task.",
+)
+MODULE_NOT_ALLOWED = _define(
+    11021,
+    "transform-module-not-allowed",
+    scope=Scope.CONFIG,
+    message="source {source}: transform {rule} of {schema}.{table} names module {module}, which the worker's file does "
+    "not allow",
+    workaround="Nothing was imported. If you trust the module, add it to the file of every dm-worker, "
+    "`transform-modules: [{module}]`, install it where Spark runs its tasks, and restart the workers; then start-task "
+    "or resume-task. Otherwise take the transform out of the task file.",
 )
 REFERENCE_SHARD = _define(
     11014,

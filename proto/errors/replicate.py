@@ -394,6 +394,36 @@ TRANSFORM_FAILED = _define(
     "rows of this shard table at the target (only those, if others are merged there), and add it again with another "
     "update-task.",
 )
+FUNCTION_RAISED = _define(
+    40111,
+    "transform-function-raised",
+    scope=Scope.SOURCE,
+    message="source {source}: transform {rule} of {schema}.{table}: function {function} raised {exception} at {position}",
+    workaround="Nothing was written for these rows. Correct the function and restart the worker, or correct the row of "
+    "the history at the source; then `dmctl resume-task {task} -s {source}`. To skip a change: `dmctl binlog skip "
+    "{task} -s {source} -b <position>` with exactly this position. The message has neither values nor the text of the "
+    "exception: log them in the function if you need them.",
+)
+FUNCTION_RESULT = _define(
+    40112,
+    "transform-function-result",
+    scope=Scope.SOURCE,
+    message="source {source}: transform {rule} of {schema}.{table}: function {function} has no result that can be used "
+    "at {position}: {reason}",
+    workaround="Nothing was written for these rows. Correct the function and restart the worker, or correct the row of "
+    "the history at the source; then `dmctl resume-task {task} -s {source}`. To skip a change: `dmctl binlog skip "
+    "{task} -s {source} -b <position>` with exactly this position. The types that a function gets and returns: "
+    "docs/reference/rules.md, Transforms in Python.",
+)
+FUNCTION_UNUSABLE = _define(
+    40113,
+    "transform-function-unusable",
+    scope=Scope.CONFIG,
+    message="source {source}: transform {rule} of {schema}.{table}: function {function} cannot be used where Spark runs "
+    "its tasks: {reason}",
+    workaround="Nothing was written. The worker could import the function, a Spark task could not: install the same "
+    "version of the module on every machine that runs Spark tasks, then `dmctl resume-task {task} -s {source}`.",
+)
 TRANSFORM_FILTER_CHANGED = _define(
     40077,
     "transform-filter-changed",

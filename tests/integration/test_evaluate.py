@@ -303,9 +303,7 @@ def test_a_text_that_looks_like_a_variable_is_a_text() -> None:
     made = plan("concat('${env:PATH}', v, '${spark.app.name}', '${system:user.dir}', '${x}') AS x")
     analyse(GIVEN, "id, concat('${env:PATH}', v) AS x", "")
     asking = service(made)
-    told = computed_rows(
-        Transformer(made, lambda request: asked(asking, with_identity(request))), [(b"1", b"'w'")]
-    )
+    told = computed_rows(Transformer(made, lambda request: asked(asking, with_identity(request))), [(b"1", b"'w'")])
     assert told == [(b"'${env:PATH}w${spark.app.name}${system:user.dir}${x}'",)]
 
 

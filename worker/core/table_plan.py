@@ -58,8 +58,8 @@ class Constant:
 
 @dataclass(frozen=True, slots=True)
 class Computed:
-    """A value that a transform computes from the row. ``item``: of its SELECT list, Spark SQL. The shard table has no
-    such column."""
+    """A value that a transform computes from the row. ``item``: of its SELECT list, Spark SQL; of a transform in Python
+    the column's type. The shard table has no such column."""
 
     item: str
 
@@ -102,17 +102,32 @@ class RowFilter:
 
 
 @dataclass(frozen=True, slots=True)
+class PythonFunction:
+    """A user's function in Python, which computes columns. ``has_filter``: its first result is whether the target has
+    the row."""
+
+    module: str
+    name: str
+    has_filter: bool
+
+    def __str__(self) -> str:
+        return f"{self.module}:{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
 class RowTransform:
     """The transform of a table's rows, without the computed columns, which the plan has.
 
-    ``rule``: its name; ``filter``: Spark SQL that rows must meet, "" for none; ``inputs``: indexes into the table's
-    columns of the columns in its expressions; ``has_star``: columns that it does not name are kept unchanged.
+    ``rule``: its name; ``filter``: Spark SQL that rows must meet, or the function that decides it, "" for none;
+    ``inputs``: indexes into the table's columns of the columns in its expressions; ``has_star``: columns that it does
+    not name are kept unchanged. ``python``: the function that computes the columns; None: Spark SQL does.
     """
 
     rule: str
     filter: str
     inputs: tuple[int, ...]
     has_star: bool
+    python: PythonFunction | None = None
 
 
 class TargetTable(NamedTuple):

@@ -151,9 +151,7 @@ class ChangedRows:
                 change.image = _completed(after.parts, columns, at)
 
 
-def completed_rows(
-    rows: list[UncomputedRow], passing: list[bool] | None, columns: Columns
-) -> list[JoinedLiterals]:
+def completed_rows(rows: list[UncomputedRow], passing: list[bool] | None, columns: Columns) -> list[JoinedLiterals]:
     """The rows that pass, as written in VALUES; the arguments are those of :class:`ChangedRows`."""
     found: list[bytes] = []
     row: UncomputedRow

@@ -33,6 +33,7 @@ from shardmerge.worker.core.spark.survey import survey
 from shardmerge.worker.core.stop_signal import StopSignal
 from shardmerge.worker.daemon.daemon import Daemon
 from shardmerge.worker.daemon.start_signals import end_children, unless_stopped
+from shardmerge.worker.rules.python import allowed_modules
 
 log = get_logger()
 
@@ -50,6 +51,7 @@ def command(path: Path | None, **flags: str | None) -> None:
         key = key_file(config.secret_key_path, os.environ)
         secret.use(key.path, may_be_missing=key.is_default)
         networks.use(Networks.of(config.allowed_networks))
+        allowed_modules.use(config.transform_modules)
     except ShardmergeError as error:
         _fail(error, _EXIT_CONFIG)
     for note in given.notes:

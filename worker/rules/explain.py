@@ -121,6 +121,11 @@ def _effect(rules: Rules, rule: MappingRule, schema: str, table: str) -> str:
 def _transform(ranked: Ranked[TransformRule]) -> Applied:
     rule = ranked.best[0]
     parts = {"projection": rule.projection, "filter": rule.filter}
+    if rule.python is not None:
+        outputs = ", ".join(f"{name} {kind}" for name, kind, _ in rule.python.outputs)
+        kept = "row filter" if rule.python.function.has_filter else ""
+        result = ", ".join(part for part in (kept, outputs) if part)
+        parts = {"python": f"{rule.python.function}({', '.join(rule.python.columns)}) -> {result}"}
     text = ", ".join(f"{key}: {value}" for key, value in parts.items() if value)
     return Applied("transform-rules", _names(ranked.best), text, _each(ranked.overridden))
 

@@ -1,7 +1,7 @@
-"""Compiles transform rules, which compute a table's columns by SQL over one row.
+"""Compiles transform rules, which compute a table's columns by SQL over one row, or by a function in Python.
 
 The most specific rule applies to a table, as for routes. Spark's analyzer determines the meaning of its text
-(worker/rules/transform/analyzer.py).
+(worker/rules/transform/analyzer.py); worker/rules/python/analysis.py tries its function.
 """
 
 from __future__ import annotations
@@ -13,7 +13,9 @@ from shardmerge.proto.config.rules.selector import Ranked, Selector, ranked, sel
 from shardmerge.proto.config.rules.transform import Refused
 from shardmerge.proto.errors import ShardmergeError, config
 from shardmerge.worker.core.table import Table
-from shardmerge.worker.core.table_plan import ColumnPlan, Computed, Mapping, RowTransform
+from shardmerge.worker.core.table_plan import ColumnPlan, Computed, Mapping, PythonFunction, RowTransform
+from shardmerge.worker.rules.python import allowed_modules
+from shardmerge.worker.rules.python.analysis import PythonRule, analyse_function
 from shardmerge.worker.rules.transform.analyzer import Analysis, analyse
 
 
@@ -23,6 +25,7 @@ class TransformRule:
     selector: Selector
     projection: str
     filter: str
+    python: PythonRule | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +52,7 @@ class Transforms:
                     ),
                     rule.projection.strip(),
                     rule.filter.strip(),
+                    _python_rule(rule),
                 )
                 for rule in subtask.transforms
             ),
@@ -73,23 +77,45 @@ class Transforms:
             names = ", ".join(sorted(each.name for each in best))
             raise self._refused(rule, table, f"transforms {names} match it, and none is more specific")
         places = [index for index, column in enumerate(table.columns) if not column.generated]
+        written = tuple(table.columns[at] for at in places)
+        function = None if rule.python is None else rule.python.function
+        if function is not None and not allowed_modules.is_allowed(function.module):
+            raise config.MODULE_NOT_ALLOWED(
+                source=self.source, rule=rule.name, schema=table.schema, table=table.name, module=function.module
+            )
         try:
-            found = analyse(tuple(table.columns[at] for at in places), rule.projection, rule.filter)
+            if rule.python is not None:
+                found = analyse_function(written, rule.python)
+            else:
+                found = analyse(written, rule.projection, rule.filter)
         except Refused as reason:
             raise self._refused(rule, table, str(reason)) from reason
         columns = tuple(_planned(found, table, places, mappings))
-        written = {column.index for column in columns}
+        kept = {column.index for column in columns}
         for index in table.key:
-            if index not in written:
+            if index not in kept:
                 name = table.columns[index].name
                 raise self._refused(rule, table, f"column {name} of the key {table.key_name} must stay unchanged")
         given = tuple(places[at] for at in found.inputs)
-        return RowTransform(rule.name, rule.filter, given, found.has_star), columns
+        condition = str(function) if function is not None and function.has_filter else rule.filter
+        return RowTransform(rule.name, condition, given, found.has_star, function), columns
 
     def _refused(self, rule: TransformRule, table: Table, reason: str) -> ShardmergeError:
         return config.TRANSFORM_REFUSED(
             source=self.source, rule=rule.name, schema=table.schema, table=table.name, reason=reason
         )
+
+
+def _python_rule(rule: pb.Transform) -> PythonRule | None:
+    """The rule's function; None: the rule is Spark SQL."""
+    if not rule.python:
+        return None
+    module, _, name = rule.python.partition(":")
+    return PythonRule(
+        PythonFunction(module, name, rule.row_filter),
+        tuple(rule.columns),
+        tuple((output.name, output.type, output.nullable) for output in rule.outputs),
+    )
 
 
 def _planned(found: Analysis, table: Table, places: list[int], mappings: dict[int, Mapping]) -> list[ColumnPlan]:

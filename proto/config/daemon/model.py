@@ -16,12 +16,14 @@ from shardmerge.proto.config.address import AdvertisedAddress, EtcdAddress, List
 from shardmerge.proto.config.document.file_model import LOWERED, FileModel, UInt32
 from shardmerge.proto.config.durations_and_sizes import Seconds, Size
 from shardmerge.proto.config.key import Key
+from shardmerge.proto.config.rules.transforms.python_function import module_name
 from shardmerge.proto.config.source import file_safe
 from shardmerge.proto.networks import network_entry
 
 ProcessName = Annotated[str, Field(max_length=64), AfterValidator(file_safe)]
 
 AllowedEntry = Annotated[str, AfterValidator(network_entry)]
+ModuleName = Annotated[str, AfterValidator(module_name)]
 VariablePrefix = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 
 _FILES_ONLY = "certificates of the processes are read from files: ssl-ca, ssl-cert, ssl-key"
@@ -255,6 +257,14 @@ class WorkerFile(DaemonFile):
             sample=f"{{master: '{defaults.SPARK_MASTER}'}}",
         ),
     ] = Field(default_factory=dict[str, str])
+    transform_modules: Annotated[
+        tuple[ModuleName, ...],
+        Key(
+            "Our own: Python modules whose functions the `transforms` of a task file may name with `python`. Exactly "
+            "these modules: a package does not include its modules. As a flag: separated by commas.",
+            default="none: every such transform is refused",
+        ),
+    ] = ()
     relay_keepalive_ttl: Annotated[
         Seconds, Key("keepalive-ttl of a worker with a relay log.", effect="no effect: keepalive-ttl always holds")
     ] = 1800

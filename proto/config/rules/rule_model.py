@@ -1,4 +1,4 @@
-"""The rules of a task file for the targets of tables and the transformation of rows."""
+"""The rules of a task file for the targets of tables and the mapping of columns."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ from shardmerge.proto.config.rules.pattern_text import (
     OptionalPattern,
     PatternText,
 )
-from shardmerge.proto.config.rules.transform import Refused, check_condition, split_items
 
 AUTO_INCREMENTS = {
     "keep": pb.AUTO_INCREMENT_KEEP,
@@ -132,51 +131,6 @@ class Route(FileModel):
             extract_schema=self.extract_schema and self.extract_schema.to_proto(),
             extract_source=self.extract_source and self.extract_source.to_proto(),
             extract_in_key=EXTRACT_IN_KEY.get(self.extract_in_key, pb.EXTRACT_IN_KEY_UNSPECIFIED),
-        )
-
-
-def _projection(text: str) -> str:
-    return _readable(text, split_items)
-
-
-def _condition(text: str) -> str:
-    return _readable(text, check_condition)
-
-
-def _readable(text: str, read: Callable[[str], object]) -> str:
-    try:
-        if text.strip():
-            read(text)
-    except Refused as reason:
-        raise ValueError(f"cannot be used: {reason}") from None
-    return text
-
-
-class Transform(FileModel):
-    """Our own: a rule of ``transforms``. ``projection``: a SELECT list in Spark SQL; ``filter``: a condition in it."""
-
-    schema_pattern: Annotated[PatternText, SCHEMAS]
-    table_pattern: Annotated[OptionalPattern, TABLES] = ""
-    projection: Annotated[
-        str, AfterValidator(_projection), Key("A SELECT list in Spark SQL.", default="every column as it is")
-    ] = ""
-    filter: Annotated[
-        str, AfterValidator(_condition), Key("A condition in Spark SQL that rows must meet.", default="all rows")
-    ] = ""
-
-    @model_validator(mode="after")
-    def _does_something(self) -> Transform:
-        if not self.projection.strip() and not self.filter.strip():
-            raise ValueError("needs a projection or a filter")
-        return self
-
-    def to_proto(self, name: str) -> pb.Transform:
-        return pb.Transform(
-            name=name,
-            schema_pattern=self.schema_pattern,
-            table_pattern=self.table_pattern,
-            projection=self.projection,
-            filter=self.filter,
         )
 
 

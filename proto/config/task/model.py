@@ -18,7 +18,8 @@ from shardmerge.proto.config.key import Key
 from shardmerge.proto.config.rules.filter_model import EventFilter, ExpressionFilter
 from shardmerge.proto.config.rules.pattern_text import Identifier
 from shardmerge.proto.config.rules.reference_model import References
-from shardmerge.proto.config.rules.rule_model import BlockAllow, ColumnMapping, Route, Transform
+from shardmerge.proto.config.rules.rule_model import BlockAllow, ColumnMapping, Route
+from shardmerge.proto.config.rules.transforms.model import Transform
 from shardmerge.proto.config.source import TaskName
 from shardmerge.proto.config.task.blocks import (
     NO_VALIDATION,

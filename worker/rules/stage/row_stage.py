@@ -319,9 +319,7 @@ class RowStage:
         results = self._results(own, place)
         return [change for change in results if change is not None], unread
 
-    def add_pending(
-        self, changes: Sequence[StagedChange], places: Mapping[int, SourcePosition], batch: Batch
-    ) -> None:
+    def add_pending(self, changes: Sequence[StagedChange], places: Mapping[int, SourcePosition], batch: Batch) -> None:
         """Evaluate the bucket's changes, and add the results to ``batch``, in order. ``places``: of row changes, by the
         ``id`` of each. Raises what the batch raises too."""
         uncomputed = [change for change in changes if isinstance(change, UncomputedChange)]

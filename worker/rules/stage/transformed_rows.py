@@ -11,7 +11,8 @@ from shardmerge.worker.binlog.rows.literal_text import text_of_literal
 from shardmerge.worker.core.row_change import JoinedLiterals, Literals
 from shardmerge.worker.core.table_plan import TablePlan
 from shardmerge.worker.core.uncomputed import ChangedRows, Inputs, UncomputedChange, UncomputedRow, completed_rows
-from shardmerge.worker.rules.transform.client import Evaluate, Transformer
+from shardmerge.worker.rules.python.transformer import PythonTransformer
+from shardmerge.worker.rules.transform.client import ComputesRows, Evaluate, Transformer
 
 _NULL = b"NULL"
 
@@ -49,7 +50,10 @@ class TableView:
         self._picked = _picking([computed_at.get(at, null if of < 0 else of) for at, of in enumerate(self.sources)])
         self._nothing = (_NULL,) * len(computed)
         self._inputs = tuple(place[at] for at in plan.transform.inputs)
-        self._transformer = Transformer(plan, evaluator)
+        function = plan.transform.python
+        self._transformer: ComputesRows = (
+            Transformer(plan, evaluator) if function is None else PythonTransformer(plan, function)
+        )
         self._key = tuple(self.sources[slot] for slot in plan.source_key)
         self._key_names = tuple(plan.columns[slot].target_name for slot in plan.source_key)
 

@@ -73,6 +73,14 @@ def _in_pieces(request: relay_pb2.EvaluateRequest) -> Iterator[relay_pb2.Evaluat
         yield relay_pb2.EvaluateRequest(rows=request.rows[start : start + _PIECE_BYTES])
 
 
+class ComputesRows(Protocol):
+    """The transform of one table."""
+
+    def computed(self, rows: Sequence[Inputs], place: Callable[[int], object], key: Callable[[int], str]) -> Computed:
+        """The computed columns of rows. ``place``, ``key``: of a row, for messages. Raises coded errors."""
+        ...
+
+
 class Transformer:
     """The transform of one table, computed by the worker's evaluator."""
 
@@ -83,9 +91,7 @@ class Transformer:
         self._expressions = expressions_of(plan)
         self._inputs = tuple(InputColumn(plan.table.columns[at]) for at in plan.transform.inputs)
 
-    def computed(
-        self, rows: Sequence[Inputs], place: Callable[[int], object], key: Callable[[int], str]
-    ) -> Computed:
+    def computed(self, rows: Sequence[Inputs], place: Callable[[int], object], key: Callable[[int], str]) -> Computed:
         """The computed columns of rows. ``place``, ``key``: of a row, for messages. Raises TRANSFORM_FAILED and the
         errors of :class:`Evaluate`."""
         expressions = self._expressions
@@ -95,7 +101,7 @@ class Transformer:
         columns: list[list[bytes]] = [[] for _ in expressions.items]
         start = 0
         try:
-            for start, piece in _pieces(rows):
+            for start, piece in pieces(rows):
                 found = self._answered(expressions, self._table(expressions, piece))
                 passing += found.passing or []
                 for column, values in zip(columns, found.columns, strict=True):
@@ -120,9 +126,7 @@ class Transformer:
 
     def _answered(self, expressions: Expressions, table: pa.Table) -> Computed:
         """Raises :class:`NoValue`."""
-        answer = self._evaluator(
-            relay_pb2.EvaluateRequest(rows=as_stream(table), expressions=expressions.identifier)
-        )
+        answer = self._evaluator(relay_pb2.EvaluateRequest(rows=as_stream(table), expressions=expressions.identifier))
         if not answer.refused:
             return _computed(expressions, table.num_rows, answer.rows)
         if table.num_rows == 1:
@@ -165,8 +169,8 @@ def as_stream(table: pa.Table) -> bytes:
     return sink.getvalue().to_pybytes()
 
 
-def _pieces(rows: Sequence[Inputs]) -> Iterator[tuple[int, Sequence[Inputs]]]:
-    """Yields (number of the first row, rows)."""
+def pieces(rows: Sequence[Inputs]) -> Iterator[tuple[int, Sequence[Inputs]]]:
+    """Split rows into requests of a limited size: yields (number of the first row, rows)."""
     for start in range(0, len(rows), _ROWS):
         yield from _of_size(start, rows[start : start + _ROWS])
 

@@ -44,7 +44,7 @@ def _identifier(given: tuple[tuple[str, str], ...], items: tuple[str, ...], cond
 
 def expressions_of(plan: TablePlan) -> Expressions | None:
     """The expressions of the plan's transform; None when there are none to evaluate. Pure."""
-    if plan.transform is None:
+    if plan.transform is None or plan.transform.python is not None:
         return None
     items = tuple(column.mapping.item for column in plan.columns if isinstance(column.mapping, Computed))
     if not items and not plan.transform.filter:

@@ -1,0 +1,60 @@
+"""Functions as a user writes them, and some with which something is wrong."""
+
+from __future__ import annotations
+
+import time
+from os import removedirs, system  # noqa: F401 - a task file must not reach functions of other modules through this one
+from subprocess import run  # noqa: F401 - likewise
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+
+def twice(batch: pa.RecordBatch) -> pa.Array:
+    return pc.multiply(batch.column("n"), 2)
+
+
+def positive_twice(batch: pa.RecordBatch) -> pa.RecordBatch:
+    passes = pc.greater(batch.column("n"), 0)
+    return pa.RecordBatch.from_arrays([passes, pc.multiply(batch.column("n"), 2)], names=["passes", "doubled"])
+
+
+def unlucky(batch: pa.RecordBatch) -> pa.Array:
+    if 13 in batch.column("n").to_pylist():
+        raise ValueError("13 is a secret")
+    return twice(batch)
+
+
+def exits(batch: pa.RecordBatch) -> pa.Array:
+    raise SystemExit(3)
+
+
+def one_too_many(batch: pa.RecordBatch) -> pa.Array:
+    return pa.array([0] * (batch.num_rows + 1), pa.int64())
+
+
+def other_type(batch: pa.RecordBatch) -> pa.Array:
+    return pa.array(["1"] * batch.num_rows, pa.string())
+
+
+def no_array(batch: pa.RecordBatch) -> object:
+    return [1] * batch.num_rows
+
+
+def null_of_zero(batch: pa.RecordBatch) -> pa.Array:
+    return pa.array([None if n == 0 else n for n in batch.column("n").to_pylist()], pa.int64())
+
+
+def wants_two(batch: pa.RecordBatch, more: object) -> object:
+    return batch, more
+
+
+async def later(batch: pa.RecordBatch) -> object:
+    return batch
+
+
+def _hidden(batch: pa.RecordBatch) -> object:
+    return batch
+
+
+clock = time.time
