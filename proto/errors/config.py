@@ -264,8 +264,9 @@ TRANSFORM_REFUSED = _define(
     scope=Scope.CONFIG,
     message="source {source}: transform {rule} cannot be used for {schema}.{table}: {reason}",
     workaround="Correct projection and filter (Spark SQL over one row of the table; docs/reference/rules.md, "
-    "Transforms), or the function, its columns and output (the same page, Transforms in Python), then start-task; for a running task: update-task, where tables that are merged already keep their "
-    "transform (a rule of its own for this one), else stop-task and start-task.",
+    "Transforms), or the function, its columns and output (the same page, Transforms in Python), then start-task; for "
+    "a running task: update-task, where tables that are merged already keep their transform (a rule of its own for "
+    "this one), else stop-task and start-task.",
 )
 MODULE_NOT_ALLOWED = _define(
     11021,

@@ -398,7 +398,8 @@ FUNCTION_RAISED = _define(
     40111,
     "transform-function-raised",
     scope=Scope.SOURCE,
-    message="source {source}: transform {rule} of {schema}.{table}: function {function} raised {exception} at {position}",
+    message="source {source}: transform {rule} of {schema}.{table}: function {function} raised {exception} at "
+    "{position}",
     workaround="Nothing was written for these rows. Correct the function and restart the worker, or correct the row of "
     "the history at the source; then `dmctl resume-task {task} -s {source}`. To skip a change: `dmctl binlog skip "
     "{task} -s {source} -b <position>` with exactly this position. The message has neither values nor the text of the "
@@ -419,8 +420,8 @@ FUNCTION_UNUSABLE = _define(
     40113,
     "transform-function-unusable",
     scope=Scope.CONFIG,
-    message="source {source}: transform {rule} of {schema}.{table}: function {function} cannot be used where Spark runs "
-    "its tasks: {reason}",
+    message="source {source}: transform {rule} of {schema}.{table}: function {function} cannot be used where Spark "
+    "runs its tasks: {reason}",
     workaround="Nothing was written. The worker could import the function, a Spark task could not: install the same "
     "version of the module on every machine that runs Spark tasks, then `dmctl resume-task {task} -s {source}`.",
 )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -39,7 +38,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MariaDB]:
                 "price DECIMAL(10,2) NOT NULL, qty INT NOT NULL)"
             )
         made.execute(
-            "INSERT INTO shop.order_1 SELECT seq, CONCAT('\u00e9t\u00e9', seq), seq / 4, seq % 5 FROM shop.seq_1_to_3000",
+            "INSERT INTO shop.order_1 SELECT seq, CONCAT('\u00e9t\u00e9', seq), seq / 4, seq % 5 "
+            "FROM shop.seq_1_to_3000",
             "INSERT INTO shop.order_2 SELECT 10000 + seq, NULL, seq, 1 FROM shop.seq_1_to_10",
         )
         yield made
@@ -68,7 +68,8 @@ def _task(server: MariaDB, python: str, output: str = "{total: 'DECIMAL(20,2) NO
         "mysql-instances:\n  - source-id: s1\n    block-allow-list: one\n    route-rules: [all]\n"
         "    transform-rules: [own]\n"
         "block-allow-list:\n  one: {do-dbs: [shop]}\n"
-        "routes:\n  all: {schema-pattern: shop, table-pattern: 'order_*', target-schema: merged, target-table: orders}\n"
+        "routes:\n"
+        "  all: {schema-pattern: shop, table-pattern: 'order_*', target-schema: merged, target-table: orders}\n"
         f"transforms:\n  own: {{schema-pattern: shop, python: '{python}', columns: [price, qty, name], "
         f"output: {output}, row-filter: true}}\n"
     )

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import cython
 
@@ -95,7 +96,7 @@ class Batch:
         self.size = 0
         self.keyed: dict[tuple[str, int], Keys] = {}
         self.unkeyed: list[RowOperation] = []
-        self.staged: list[StagedChange] = []
+        self.staged: list[Any] = []  # of StagedChange
         self._of_shard: dict[object, Keys] = {}
         self._hashes: dict[int, tuple[TablePlan, LaneHash]] = {}
 
@@ -156,38 +157,36 @@ class Batch:
         out of it a DELETE.
         """
         change: UncomputedChange
-        plan: object = None
-        keys: dict[bytes, KeyState] | None = None
+        last: object = None
+        keys: dict[bytes, KeyState] = {}
         lacks: cython.bint = False
-        same: cython.bint
+        image: bytes | None
         for change in changes:
             self.file = change.file
-            if change.plan is not plan:
-                plan = change.plan
-                lacks = change.plan.may_lack_rows
-                keys = None
-            if keys is None:
-                if not change.has_before and change.image is None:
-                    continue
-                keys = self.keys_of(plan, change.plan.shard)
-            same = change.has_before and change.image is not None and change.before_key == change.after_key
-            if same and change.owns_after:
-                if lacks:
-                    self.upsert_in(keys, plan, change.after_key, change.image, True, change.pos)
-                else:
-                    self.replace_in(keys, plan, change.after_key, change.image, change.pos)
-            if same:
+            image = change.image
+            if not change.has_before and image is None:
+                continue
+            plan = change.plan
+            if plan is not last:
+                last = plan
+                lacks = plan.may_lack_rows
+                keys = self.keys_of(plan, plan.shard)
+            if change.has_before and image is not None and change.before_key == change.after_key:
+                if change.owns_after and lacks:
+                    self.upsert_in(keys, plan, change.after_key, image, True, change.pos)
+                elif change.owns_after:
+                    self.replace_in(keys, plan, change.after_key, image, change.pos)
                 continue
             if change.has_before and change.owns_before:
                 if lacks:
                     self.upsert_in(keys, plan, change.before_key, None, True, change.pos)
                 else:
                     self.remove_in(keys, plan, change.before_key, change.pos)
-            if change.image is not None and change.owns_after:
+            if image is not None and change.owns_after:
                 if lacks:
-                    self.upsert_in(keys, plan, change.after_key, change.image, False, change.pos)
+                    self.upsert_in(keys, plan, change.after_key, image, False, change.pos)
                 else:
-                    self.put_in(keys, plan, change.after_key, change.image, change.pos)
+                    self.put_in(keys, plan, change.after_key, image, change.pos)
 
     def _is_own(self, plan: TablePlan, key: Literals) -> bool:
         if self.lanes == 1:

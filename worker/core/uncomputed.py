@@ -42,7 +42,7 @@ class UncomputedChange:
     """One change of a row of a table with a key, of which one side at least belongs to the lane.
 
     ``plan``: by which the target's rows are written; (``file``, ``pos``): end of its event at the source. ``before``:
-    None for an INSERT, ``after``: None for a DELETE; ``before_key``, ``after_key`` (mapped) likewise.
+    None for an INSERT, ``after``: None for a DELETE; ``before_key``, ``after_key`` (mapped): b"" there.
     ``owns_before``, ``owns_after``: whether that key belongs to the lane. ``size``: about how many bytes it has.
 
     :class:`ChangedRows` sets the result. ``has_before``: the target has the row before the change; ``image``: the row
@@ -56,8 +56,8 @@ class UncomputedChange:
         pos: int,
         before: UncomputedRow | None,
         after: UncomputedRow | None,
-        before_key: JoinedLiterals | None,
-        after_key: JoinedLiterals | None,
+        before_key: JoinedLiterals,
+        after_key: JoinedLiterals,
         owns_before: bool,
         owns_after: bool,
     ) -> None:
@@ -139,14 +139,14 @@ class ChangedRows:
         change: UncomputedChange
         after: UncomputedRow | None
         places: list[int] = self._places
-        number: cython.Py_ssize_t = 0
+        number: cython.Py_ssize_t
         at: cython.Py_ssize_t
-        for change in self.changes:
+        for number in range(len(self.changes)):
+            change = self.changes[number]
             at = places[number]
-            number += 1
             after = change.after
             change.has_before = change.before is not None and (passing is None or passing[at] is True)
-            at = places[number] - 1
+            at = places[number + 1] - 1
             if after is not None and (passing is None or passing[at] is True):
                 change.image = _completed(after.parts, columns, at)
 

@@ -13,7 +13,8 @@ _BYTES = 16 << 20
 
 
 class PendingRows:
-    """A lane's ``changes``, in order; in ``places`` the end position of each row change's event, by the change's id()."""
+    """A lane's ``changes``, in order; in ``places`` the end position of each row change's event, by the change's
+    id()."""
 
     def __init__(self) -> None:
         self.changes: list[StagedChange] = []

@@ -62,13 +62,11 @@ def _try_function(inputs: Sequence[Column], function: PythonFunction, outputs: O
     except Unusable as reason:
         raise Refused(str(reason)) from reason
     schema = pa.schema([pa.field(column.name, arrow_type(column), column.nullable) for column in inputs])
+    empty: list[pa.Array] = [pa.array([], field.type) for field in schema]
     one = [pa.array([_plain_value(field.type)], field.type) for field in schema]
-    for batch, shown in (
-        (schema.empty_table().to_batches() or [pa.RecordBatch.from_pylist([], schema=schema)], "an empty batch"),
-        ([pa.RecordBatch.from_arrays(one, schema=schema)], "a batch of one row"),
-    ):
+    for arrays, shown in ((empty, "an empty batch"), (one, "a batch of one row")):
         try:
-            call(loaded, batch[0], outputs)
+            call(loaded, pa.RecordBatch.from_arrays(arrays, schema=schema), outputs)
         except CallFailed as why:
             what = f"raises {why}" if why.raised else f"returns a result that cannot be used: {why}"
             raise Refused(f"{function} {what}, for {shown}") from why

@@ -84,9 +84,9 @@ class PythonTransformer:
                 found = call_by_halves(self._loaded, batch, self._outputs)
             except CallFailed as why:
                 raise self._failed(why, place(start + why.row)) from why
-            passing += found.passing or []
+            passing.extend(found.passing or [])
             for column, values in zip(columns, found.columns, strict=True):
-                column += values
+                column.extend(values)
         return Computed(passing if self._outputs.has_filter else None, columns)
 
     def _batch(self, rows: Sequence[Inputs], place: Callable[[int], object]) -> pa.RecordBatch:

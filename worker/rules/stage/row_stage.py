@@ -17,7 +17,7 @@ from shardmerge.worker.binlog.rows.literal_text import text_of_literal
 from shardmerge.worker.binlog.rows.row_filter import RowFilters, compile_filters, is_local
 from shardmerge.worker.binlog.rows.row_literals import RowWriter
 from shardmerge.worker.binlog.rows.uncomputed.open_columns import changes_form
-from shardmerge.worker.binlog.rows.uncomputed.text_rows import UncomputedTexts
+from shardmerge.worker.binlog.rows.uncomputed.text_rows import RawRow, UncomputedTexts
 from shardmerge.worker.core.batch import Batch
 from shardmerge.worker.core.lane_hash import Bucket, lane_hash
 from shardmerge.worker.core.position import SourcePosition
@@ -32,7 +32,7 @@ from shardmerge.worker.rules.transform.client import Evaluate, no_transforms
 
 _EVALUATED_ROWS = 8192
 _EVALUATED_BYTES = 4 << 20
-"""History is evaluated in pieces of about this size: each evaluation takes some milliseconds, however few rows it has."""
+"""History is evaluated in pieces of about this size: each evaluation takes a millisecond, however few rows it has."""
 
 Place = Callable[[RowChange], object]
 """Returns the end of a change's event, for messages."""
@@ -133,7 +133,7 @@ class TableStage:
         seen = self.images(found, lambda _: "a chunk of its history")
         return [row for row in seen if row is not None]
 
-    def joined_history(self, batches: Iterable[Sequence[Sequence[bytes | None]]]) -> Iterator[list[JoinedLiterals]]:
+    def joined_history(self, batches: Iterable[Sequence[RawRow]]) -> Iterator[list[JoinedLiterals]]:
         """The rows of a chunk that the rules keep, mapped, as written in VALUES. ``batches``: of rows, with the values
         of the columns that are read as the server sends them."""
         read = as_decoded(self.plan)

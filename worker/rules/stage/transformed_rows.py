@@ -1,5 +1,4 @@
-"""Applies a table's transform: from decoded literals to those of the target's columns, and from uncomputed rows to whole
-ones."""
+"""Applies a table's transform: from decoded literals to those of the target, from uncomputed to whole rows."""
 
 from __future__ import annotations
 

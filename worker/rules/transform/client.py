@@ -99,24 +99,23 @@ class Transformer:
             return Computed(None, [])
         passing: list[bool] = []
         columns: list[list[bytes]] = [[] for _ in expressions.items]
-        start = 0
-        try:
-            for start, piece in pieces(rows):
+        for start, piece in pieces(rows):
+            try:
                 found = self._answered(expressions, self._table(expressions, piece))
-                passing += found.passing or []
-                for column, values in zip(columns, found.columns, strict=True):
-                    column += values
-        except NoValue as why:
-            row = start + why.row
-            raise errors.replicate.TRANSFORM_FAILED(
-                source=self._plan.source,
-                rule=self._transform.rule,
-                schema=self._plan.table.schema,
-                table=self._plan.table.name,
-                key=key(row),
-                position=place(row),
-                reason=why,
-            ) from why
+            except NoValue as why:
+                row = start + why.row
+                raise errors.replicate.TRANSFORM_FAILED(
+                    source=self._plan.source,
+                    rule=self._transform.rule,
+                    schema=self._plan.table.schema,
+                    table=self._plan.table.name,
+                    key=key(row),
+                    position=place(row),
+                    reason=why,
+                ) from why
+            passing.extend(found.passing or [])
+            for column, values in zip(columns, found.columns, strict=True):
+                column.extend(values)
         return Computed(passing if expressions.filter else None, columns)
 
     def _table(self, expressions: Expressions, rows: Sequence[Inputs]) -> pa.Table:

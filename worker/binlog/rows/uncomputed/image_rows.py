@@ -17,7 +17,6 @@ from shardmerge.worker.binlog.rows.literal_text import text_of_literal
 from shardmerge.worker.binlog.rows.uncomputed.open_columns import input_places, open_columns
 from shardmerge.worker.core.batch import Batch
 from shardmerge.worker.core.lane_hash import Bucket, crc_seed, hash_indexes
-from shardmerge.worker.core.row_change import Literals
 from shardmerge.worker.core.table_plan import TablePlan
 from shardmerge.worker.core.uncomputed import Inputs, Parts, UncomputedChange, UncomputedRow
 
@@ -94,12 +93,12 @@ class UncomputedReader(ImageLiterals):
         change: UncomputedChange
         before: UncomputedRow | None
         after: UncomputedRow | None
-        before_key: bytes | None
-        after_key: bytes | None
+        before_key: bytes
+        after_key: bytes
         while self.at < end:
             start = self.at
             before = after = None
-            before_key = after_key = None
+            before_key = after_key = b""
             owns_before = owns_after = False
             if kind != _INSERT:
                 self._scan(data, end, first, first_present)
@@ -203,7 +202,7 @@ class UncomputedReader(ImageLiterals):
             else:
                 text = self._literal(codec, data, False)
                 if kind > _BIT and kind != _YEAR:  # else a number: its literal is its text
-                    text = text_of_literal(text)
+                    text = text_of_literal(text) or b""
             values[i] = text
             row.size += len(text)
         return tuple(values)

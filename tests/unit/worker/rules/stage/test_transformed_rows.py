@@ -126,7 +126,7 @@ def test_lanes_take_their_own() -> None:
         assert made.batches
         own = made.for_lane(given_)
         found, _ = made.evaluate(given_, lambda change: change.byte)
-        assert [change.byte for change in found] == [change.byte for change in own]
+        assert [change.byte for change in found] == [change.byte for change in own if isinstance(change, RowChange)]
         changes.append(tuple(found))
     assert sorted(change.byte for lane in changes for change in lane) == list(range(50))
     assert all(changes)
