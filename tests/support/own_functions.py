@@ -9,7 +9,6 @@ from subprocess import run
 import pyarrow as pa
 import pyarrow.compute as pc
 
-
 __all__ = ["kill", "removedirs", "run"]
 """What this module imports: a task file must not reach it."""
 

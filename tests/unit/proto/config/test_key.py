@@ -61,7 +61,7 @@ SUPPORTED = {
         insecure: false | log-level: debug | log-file: f |
         log-format: text | secret-key-path: /k | keepalive-ttl: 60 | relay-dir: r | drain-seconds: 3 |
         spark: {master: 'local[2]'} | {ssl-ca: c, ssl-cert: c, ssl-key: k, cert-allowed-cn: [a]} |
-        {etcd: ['https://h:1'], etcd-ssl-ca: c} | etcd: ['http://h:1'] |
+        {etcd: ['https://h:1'], etcd-ssl-ca: c} | etcd: ['http://h:1'] | transform-modules: [own.functions] |
         allowed-networks: [10.0.0.0/8, 'fd00::/8', 10.1.2.3, db-1.internal]""",
 }
 NOTED = {
