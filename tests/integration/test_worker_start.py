@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from shardmerge.worker.core.spark.settings import SECRET_KEY
+from shardmerge.proto.config.daemon.spark import SECRET_KEY
 from tests.support.daemon import Daemon
 from tests.support.etcd import Etcd
 from tests.support.hooks import Hooks
