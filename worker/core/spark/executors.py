@@ -22,7 +22,9 @@ from shardmerge.worker.core.spark.standalone_master import describe_cluster
 log = get_logger()
 
 WAIT_SECONDS = 20.0
-"""Time that a cluster gets to start executors."""
+"""Time that a standalone cluster gets to start executors."""
+_CONTAINER_SECONDS = 120.0
+"""The same for a cluster that starts a container for each executor: it waits for room, and copies files or an image."""
 _POLL_SECONDS = 0.25
 _WATCH_SECONDS = 1.0
 _SETTLED_SECONDS = 2.0
@@ -46,6 +48,11 @@ class Slots:
         return needed > self.count and self.short_since is not None and now - self.short_since >= seconds
 
 
+def start_seconds(master: str) -> float:
+    """Time that the cluster of a Spark master gets to start executors."""
+    return _CONTAINER_SECONDS if master.startswith(("yarn", "k8s://")) else WAIT_SECONDS
+
+
 class Executors:
     """The executors of one driver. ``promised``: the slots that the settings promise; None: those that the cluster
     provides at the start. ``on_more``: called with the number of slots when there are more of them than before."""
@@ -53,14 +60,15 @@ class Executors:
     def __init__(self, spark: SparkSession, master: str, promised: int | None, on_more: Callable[[int], None]) -> None:
         self._spark, self._master, self._promised, self._on_more = spark, master, promised, on_more
         self._java: Any = spark.sparkContext._jsc.sc()
+        self._seconds = start_seconds(master)
         self._slots = Slots(0)
         self._is_stopped = False
 
     def wait(self) -> int:
         """Wait until executors with all slots have registered; returns the number of slots, which are from then on
         watched. Raises SPARK_NO_EXECUTOR, SPARK_SLOTS_MISSING, and Py4J errors when the JVM ends."""
-        log.info("waiting for executors", master=self._master, slots=self._promised, seconds=WAIT_SECONDS)
-        count = wait_for_slots(self._count, self._promised)
+        log.info("waiting for executors", master=self._master, slots=self._promised, seconds=self._seconds)
+        count = wait_for_slots(self._count, self._promised, self._seconds)
         if count == 0 or count < (self._promised or 0):
             raise self._missing(count, self._promised or 1)
         self._promised = count if self._promised is None else self._promised
@@ -71,7 +79,8 @@ class Executors:
     def shortage(self, needed: int) -> ShardmergeError | None:
         """The error for tasks that need ``needed`` slots in total; None: these exist, or may soon."""
         slots = self._slots
-        return self._missing(slots.count, needed) if slots.is_lacking(needed, time.monotonic()) else None
+        is_lacking = slots.is_lacking(needed, time.monotonic(), self._seconds)
+        return self._missing(slots.count, needed) if is_lacking else None
 
     @property
     def is_stopped(self) -> bool:
@@ -105,7 +114,7 @@ class Executors:
     def _missing(self, count: int, needed: int) -> ShardmergeError:
         cluster = describe_cluster(self._spark, self._master)
         if count == 0:
-            return errors.worker.SPARK_NO_EXECUTOR(master=self._master, seconds=f"{WAIT_SECONDS:g}", cluster=cluster)
+            return errors.worker.SPARK_NO_EXECUTOR(master=self._master, seconds=f"{self._seconds:g}", cluster=cluster)
         return errors.worker.SPARK_SLOTS_MISSING(master=self._master, found=count, needed=needed, cluster=cluster)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from shardmerge.worker.core.spark import executors
-from shardmerge.worker.core.spark.executors import Slots, wait_for_slots
+from shardmerge.worker.core.spark.executors import Slots, start_seconds, wait_for_slots
 
 
 def test_slots_that_are_missing_for_long() -> None:
@@ -21,6 +21,13 @@ def test_slots_that_are_missing_for_long() -> None:
     assert not Slots(4, 10.0).is_lacking(4, 99.0, 20.0)
     assert Slots(4, 10.0).is_lacking(5, 99.0, 20.0)
     assert slots.then(8, 8, 40.0) == Slots(8)
+
+
+@pytest.mark.parametrize(
+    ("master", "seconds"), [("spark://10.0.0.1:7077", 20.0), ("yarn", 120.0), ("k8s://https://10.0.0.1:443", 120.0)]
+)
+def test_containers_take_longer_to_start(master: str, seconds: float) -> None:
+    assert start_seconds(master) == seconds
 
 
 def _counts(monkeypatch: pytest.MonkeyPatch, *counts: int) -> Callable[[], int]:
