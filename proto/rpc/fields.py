@@ -222,6 +222,10 @@ TEXTS: dict[str, Rule] = {
     "Transform.table_pattern": PATTERN,
     "Transform.projection": TEXT,
     "Transform.filter": TEXT,
+    "Transform.python": PATTERN,
+    "Transform.columns": PATTERN,
+    "TransformOutput.name": PATTERN,
+    "TransformOutput.type": PATTERN,
     # master to worker
     "WorkerStatusRequest.task": NAME,
     "CheckSubTaskRequest.together": NAME,
