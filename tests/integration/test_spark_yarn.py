@@ -48,7 +48,7 @@ def test_kills_of_what_yarn_runs(
         cluster.wait_replicating("yarn")
         writer.go_on()
         assert len(yarn.executors()) == 2
-        assert len(yarn.applications()) == 1
+        assert yarn.applications() == 1
 
         for name, disturb in _DISTURBANCES.items():
             disturb(yarn, target)
@@ -66,7 +66,7 @@ def test_kills_of_what_yarn_runs(
         cluster.wait_replicating("yarn")
         _wait_for_new_rows(source, target)
         print(f"worker killed: changes are applied again after {time.monotonic() - begun:.1f} s")
-        until(lambda: len(yarn.applications()) == 1, "the killed worker's application ends", 120)
+        until(lambda: yarn.applications() == 1, "the killed worker's application ends", 120)
     cluster.wait_caught_up("yarn", {"mysql-01": source})
     verdict = family.verdict()
     assert verdict.differences == 0, verdict

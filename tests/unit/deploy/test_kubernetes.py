@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from ruamel.yaml import YAML
@@ -31,7 +31,12 @@ _VARIABLES = {
 
 def _documents() -> Iterator[dict[str, Any]]:
     for path in sorted(_FOLDER.glob("*.yaml")):
-        yield from YAML(typ="safe", pure=True).load_all(path.read_text(encoding="utf-8"))
+        for text in path.read_text(encoding="utf-8").split("\n---\n"):
+            yield _loaded(text)
+
+
+def _loaded(text: str) -> dict[str, Any]:
+    return cast("dict[str, Any]", YAML(typ="safe", pure=True).load(text))
 
 
 def _object(kind: str, name: str = "dm-worker") -> dict[str, Any]:
@@ -44,7 +49,7 @@ def _worker_file() -> str:
 
 
 def _spark() -> dict[str, str]:
-    return YAML(typ="safe", pure=True).load(_worker_file())["spark"]
+    return _loaded(_worker_file())["spark"]
 
 
 def _pods() -> list[dict[str, Any]]:
@@ -90,7 +95,7 @@ def test_names_that_refer_to_objects() -> None:
 def test_files_of_the_worker_are_mounted() -> None:
     """Executors read the certificates at the worker's paths."""
     worker, executor = ({one["mountPath"] for one in pod["containers"][0]["volumeMounts"]} for pod in _pods())
-    settings = YAML(typ="safe", pure=True).load(_worker_file())
+    settings = _loaded(_worker_file())
     for key in ("ssl-ca", "ssl-cert", "ssl-key"):
         assert str(Path(settings[key]).parent) in worker & executor
     assert str(Path(settings["secret-key-path"]).parent) in worker - executor

@@ -9,14 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shardmerge.worker.binlog.rows.literal_text import text_of_literal
-from shardmerge.worker.binlog.rows.row_literals import escape_text
+from shardmerge.worker.binlog.rows.row_literals import quote_text
 from shardmerge.worker.datasource.values.literal_columns import column_texts
 
 _LITERALS = st.one_of(
     st.just(b"NULL"),
     st.integers().map(lambda number: b"%d" % number),
     st.floats(allow_nan=False, allow_infinity=False).map(lambda number: repr(number).encode()),
-    st.text().map(lambda text: b"'%s'" % escape_text(text.encode("utf-8", "replace"))),
+    st.text().map(lambda text: quote_text(text.encode("utf-8", "replace"))),
     st.binary().map(lambda data: b"X'%s'" % data.hex().upper().encode()),
     st.binary().map(lambda data: b"_latin1 X'%s'" % data.hex().encode()),
 )
