@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import zlib
 from os import kill, removedirs
 from subprocess import run
 
@@ -57,3 +58,12 @@ async def later(batch: pa.RecordBatch) -> object:
 
 
 clock = time.time
+
+
+def checksum(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return a text of all values of a row; a third of the rows does not pass."""
+    columns = [column.to_pylist() for column in batch.columns]
+    texts = [repr([column[at] for column in columns]) for at in range(batch.num_rows)]
+    sums = [zlib.crc32(text.encode()) for text in texts]
+    passes = pa.array([each % 3 != 0 for each in sums], pa.bool_())
+    return pa.RecordBatch.from_arrays([passes, pa.array([f"{each:x}" for each in sums])], names=["passes", "sum"])
