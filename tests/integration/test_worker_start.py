@@ -167,7 +167,7 @@ def test_a_worker_that_runs_is_drained_by_sigint(rig: Rig) -> None:
 
 
 def test_a_start_that_fails_leaves_nothing(rig: Rig) -> None:
-    worker = rig.begin(spark_master="nonsense://127.0.0.1")
+    worker = rig.begin(spark_master="local[2,x]")
     until(lambda: not worker.alive, "it gives up")
     assert worker.terminate() == 1
     assert "what to do:" in worker.log.read_text()
