@@ -119,7 +119,7 @@ STREAM_LOG_GONE = _define(
     "read-stream-log-gone",
     scope=Scope.SOURCE,
     message="source {source}: the changes after {position} cannot be read any more: {reason}",
-    workaround="Keep the source's binlog for longer than a query may stand (binlog_expire_logs_seconds or "
+    workaround="Keep the source's binlog for longer than a query may be stopped (binlog_expire_logs_seconds or "
     f"expire_logs_days), and {_NEW_CHECKPOINT}.",
 )
 STREAM_OTHER_SERVER = _define(

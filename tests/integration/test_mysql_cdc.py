@@ -18,23 +18,17 @@ import pytest
 from shardmerge.proto import errors
 from shardmerge.proto.errors import ErrorSpec, ShardmergeError
 from tests.support import all_types
-from tests.support.cdc_stream import Change, Offset, Query, Replica, RowsWriter, login, stop_queries
+from tests.support.cdc_stream import Change, Offset, Query, Replica, RowsWriter, stop_queries
 from tests.support.database import Database
-from tests.support.pair import KINDS, emptied
+from tests.support.pair import KINDS, emptied, login, started_kinds
 from tests.support.wait import until
 
 
 @pytest.fixture(scope="module")
 def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Database]]:
     folder = tmp_path_factory.mktemp("cdc")
-    made = {name: kind(folder / name, 101 + number) for number, (name, kind) in enumerate(KINDS.items())}
-    try:
-        for server in made.values():
-            server.start()
+    with started_kinds(folder) as made:
         yield made
-    finally:
-        for server in made.values():
-            server.stop()
 
 
 @pytest.fixture(params=KINDS)

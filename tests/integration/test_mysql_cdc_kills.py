@@ -19,10 +19,10 @@ from typing import Any
 
 import pytest
 
-from tests.support.cdc_stream import Replica, RowsWriter, login
+from tests.support.cdc_stream import Replica, RowsWriter
 from tests.support.daemon import ROOT
 from tests.support.database import Database
-from tests.support.pair import KINDS
+from tests.support.pair import KINDS, login
 from tests.support.wait import until
 
 _SINK = """

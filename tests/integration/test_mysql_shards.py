@@ -27,7 +27,7 @@ from shardmerge.worker.datasource import MySQLShards
 from tests.support import all_types
 from tests.support.database import Database
 from tests.support.hooks import Hooks
-from tests.support.pair import KINDS, emptied
+from tests.support.pair import KINDS, emptied, login, started_kinds
 from tests.support.wait import until
 
 Row = tuple[object, ...]
@@ -36,25 +36,13 @@ Row = tuple[object, ...]
 @pytest.fixture(scope="module")
 def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Database]]:
     folder = tmp_path_factory.mktemp("shards")
-    made = {name: kind(folder / name, 101 + number) for number, (name, kind) in enumerate(KINDS.items())}
-    try:
-        for server in made.values():
-            server.start()
+    with started_kinds(folder) as made:
         yield made
-    finally:
-        for server in made.values():
-            server.stop()
 
 
 @pytest.fixture(params=KINDS)
 def server(servers: dict[str, Database], request: pytest.FixtureRequest) -> Database:
     return emptied(servers[request.param])
-
-
-def login(server: Database) -> dict[str, str]:
-    """Return the options of one source."""
-    options = {"host": server.host, "port": str(server.port), "user": server.user, "password": server.password}
-    return options | ({"allow-public-key-retrieval": "true"} if server.takes_key else {})
 
 
 @dataclass(frozen=True, slots=True)

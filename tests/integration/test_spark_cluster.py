@@ -103,15 +103,15 @@ def _refuses(worker: Daemon, spec: ErrorSpec, began: float) -> str:
     """Wait until the worker has ended because of ``spec``; return its log."""
     until(lambda: not worker.alive, f"it refuses to start: {worker.last_lines()}", 120)
     took = time.monotonic() - began
-    said = worker.log.read_text()
-    assert f"[{spec.code} {spec.name}]" in said, said
+    text = worker.log.read_text()
+    assert f"[{spec.code} {spec.name}]" in text, text
     assert worker.exit_code not in (0, None)
-    assert "what to do:" in said
-    assert "Traceback" not in said
+    assert "what to do:" in text
+    assert "Traceback" not in text
     assert worker.session() == []
     print(f"measured: refused with {spec.code} after {took:.1f} s")
     assert took < _REFUSED_SECONDS or _is_slow(), took
-    return said
+    return text
 
 
 def _is_slow() -> bool:
@@ -244,16 +244,16 @@ def test_a_signal_while_no_executor_is_there(make_spark: Callable[..., SparkClus
 def test_no_executor(make_spark: Callable[..., SparkCluster], starts: Starts) -> None:
     spark = make_spark(cores=())
     began = time.monotonic()
-    said = _refuses(starts.begin({**spark.settings, "spark.cores.max": "4"}), errors.worker.SPARK_NO_EXECUTOR, began)
-    assert "the cluster has no worker" in said
+    text = _refuses(starts.begin({**spark.settings, "spark.cores.max": "4"}), errors.worker.SPARK_NO_EXECUTOR, began)
+    assert "the cluster has no worker" in text
 
 
 @pytest.mark.grid
 def test_fewer_slots_than_promised(make_spark: Callable[..., SparkCluster], starts: Starts) -> None:
     spark = make_spark(cores=(4,))
     began = time.monotonic()
-    said = _refuses(starts.begin({**spark.settings, "spark.cores.max": "5"}), errors.worker.SPARK_SLOTS_MISSING, began)
-    assert f"{spark.url} provides 4 Spark slots, and 5 are needed; the cluster has 1 worker with 4 cores" in said
+    text = _refuses(starts.begin({**spark.settings, "spark.cores.max": "5"}), errors.worker.SPARK_SLOTS_MISSING, began)
+    assert f"{spark.url} provides 4 Spark slots, and 5 are needed; the cluster has 1 worker with 4 cores" in text
 
 
 @pytest.mark.grid
@@ -261,9 +261,9 @@ def test_a_spark_master_that_does_not_answer(starts: Starts) -> None:
     began = time.monotonic()
     master = f"spark://127.0.0.1:{free_port()}"
     worker = starts.begin({"master": master, "spark.authenticate.secret": "s"})
-    said = _refuses(worker, errors.worker.SPARK_START_FAILED, began)
-    assert f"{master} has not accepted the worker within 20 s" in said
-    assert "Connection refused" in said
+    text = _refuses(worker, errors.worker.SPARK_START_FAILED, began)
+    assert f"{master} has not accepted the worker within 20 s" in text
+    assert "Connection refused" in text
 
 
 @pytest.mark.grid
@@ -271,8 +271,8 @@ def test_another_build_on_an_executor(make_spark: Callable[..., SparkCluster], s
     other = _other_build(tmp_path / "other")
     spark = make_spark(cores=(2, 2), environments=({}, {"PYTHONPATH": str(other)}))
     began = time.monotonic()
-    said = _refuses(starts.begin(spark.settings), errors.worker.SPARK_VERSIONS_DIFFER, began)
-    assert "shardmerge is 0.1.0 (sources " in said
+    text = _refuses(starts.begin(spark.settings), errors.worker.SPARK_VERSIONS_DIFFER, began)
+    assert "shardmerge is 0.1.0 (sources " in text
 
 
 @pytest.mark.grid
@@ -282,8 +282,8 @@ def test_no_build_on_an_executor(make_spark: Callable[..., SparkCluster], starts
     (empty / "__init__.py").write_text("raise ModuleNotFoundError(\"No module named 'shardmerge'\")\n")
     spark = make_spark(cores=(2,), environments=({"PYTHONPATH": str(empty.parent)},))
     began = time.monotonic()
-    said = _refuses(starts.begin(spark.settings), errors.worker.SPARK_VERSIONS_DIFFER, began)
-    assert "shardmerge is not installed on the executor's host 127.0.0.1, and 0.1.0 (sources " in said
+    text = _refuses(starts.begin(spark.settings), errors.worker.SPARK_VERSIONS_DIFFER, began)
+    assert "shardmerge is not installed on the executor's host 127.0.0.1, and 0.1.0 (sources " in text
 
 
 def _other_build(folder: Path) -> Path:
@@ -304,8 +304,8 @@ def test_an_address_that_executors_do_not_reach(make_spark: Callable[..., SparkC
     spark = make_spark(cores=(2, 2))
     address, listens = f"127.0.0.1:{free_port()}", f"127.0.0.1:{free_port()}"
     began = time.monotonic()
-    said = _refuses(starts.begin(spark.settings, address, listens), errors.worker.SPARK_CANNOT_REACH_WORKER, began)
-    assert f"cannot reach the worker at {address}: [60801 peer-unreachable]" in said
+    text = _refuses(starts.begin(spark.settings, address, listens), errors.worker.SPARK_CANNOT_REACH_WORKER, began)
+    assert f"cannot reach the worker at {address}: [60801 peer-unreachable]" in text
     with starts.etcd.client() as client:
         assert client.get_prefix("/").records == ()
 
@@ -350,8 +350,8 @@ def test_executors_on_another_machine(
     # Executors reach the driver, and not the worker.
     began = time.monotonic()
     worker = starts.begin(spark.settings, f"{here}:{free_port()}", f"127.0.0.1:{free_port()}")
-    said = _refuses(worker, errors.worker.SPARK_CANNOT_REACH_WORKER, began)
-    assert f"cannot reach the worker at {here}:" in said
+    text = _refuses(worker, errors.worker.SPARK_CANNOT_REACH_WORKER, began)
+    assert f"cannot reach the worker at {here}:" in text
 
 
 def _log(worker: Daemon) -> str:

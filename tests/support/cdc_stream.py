@@ -24,12 +24,6 @@ Change = dict[str, Any]
 Offset = dict[str, Any]
 
 
-def login(server: Database) -> dict[str, str]:
-    """Return the options of one source."""
-    options = {"host": server.host, "port": str(server.port), "user": server.user, "password": server.password}
-    return options | ({"allow-public-key-retrieval": "true"} if server.takes_key else {})
-
-
 def _through_json(offset: Offset) -> Offset:
     return json.loads(json.dumps(offset))
 

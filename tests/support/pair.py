@@ -28,6 +28,25 @@ def started_pair(
         target.stop()
 
 
+@contextmanager
+def started_kinds(folder: Path) -> Generator[dict[str, Database]]:
+    """A started server of each kind, by its flavor."""
+    made = {name: kind(folder / name, 101 + number) for number, (name, kind) in enumerate(KINDS.items())}
+    try:
+        for server in made.values():
+            server.start()
+        yield made
+    finally:
+        for server in made.values():
+            server.stop()
+
+
+def login(server: Database) -> dict[str, str]:
+    """Return the options of one source of a Spark data source."""
+    options = {"host": server.host, "port": str(server.port), "user": server.user, "password": server.password}
+    return options | ({"allow-public-key-retrieval": "true"} if server.takes_key else {})
+
+
 def emptied(server: Database) -> Database:
     """Return ``server`` without any schema of a test."""
     own = {"mysql", "sys", "information_schema", "performance_schema"}

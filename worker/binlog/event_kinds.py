@@ -6,6 +6,10 @@ from shardmerge.worker.binlog.events import EventType
 
 GTIDS = frozenset({EventType.GTID, EventType.ANONYMOUS_GTID, EventType.GTID_TAGGED, EventType.MARIADB_GTID})
 GTID_LISTS = frozenset({EventType.PREVIOUS_GTIDS, EventType.MARIADB_GTID_LIST})
+HEARTBEATS = frozenset({EventType.HEARTBEAT, EventType.HEARTBEAT_V2})
+MADE_UP = frozenset({EventType.ROTATE, *GTID_LISTS})
+"""Further events that a dump thread makes; it marks them, or leaves ``log_pos`` 0."""
+
 BEFORE_STATEMENT = frozenset(
     {
         EventType.INTVAR,

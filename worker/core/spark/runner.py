@@ -107,7 +107,7 @@ class SparkRunner:
         scratch: Path | None = None,
         advertised: str = "",
     ) -> None:
-        """Start Spark; 4–8 s on a quiet machine, and up to 20 s more until a cluster has started executors.
+        """Start Spark; 4–8 s on a quiet machine, and more until a cluster has started executors.
 
         ``scratch``: folder for the JVM's files; None: the folder for temporary files. ``advertised``: the worker's
         address for executors. Raises SPARK_START_FAILED, SPARK_NO_EXECUTOR, SPARK_SLOTS_MISSING, and what

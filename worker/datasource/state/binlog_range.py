@@ -6,7 +6,6 @@ events are those of the source's files; the relay log is not involved.
 
 from __future__ import annotations
 
-import secrets
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -14,6 +13,7 @@ from dataclasses import dataclass, replace
 from shardmerge.proto import errors
 from shardmerge.proto.errors import ShardmergeError
 from shardmerge.worker.binlog.decoder import BlockDecoder, Resolve
+from shardmerge.worker.binlog.event_kinds import HEARTBEATS
 from shardmerge.worker.binlog.events import (
     CHECKSUM_SIZE,
     FLAG_ARTIFICIAL,
@@ -42,17 +42,13 @@ from shardmerge.worker.core.mysql.endpoint import Endpoint
 from shardmerge.worker.core.position import SourcePosition
 from shardmerge.worker.core.row_change import RowChange
 from shardmerge.worker.relay.fetch.dump_connection import Dump
-from shardmerge.worker.relay.fetch.dump_start import FromFile
+from shardmerge.worker.relay.fetch.dump_start import LARGEST_DUMP_POSITION, FromFile
 from shardmerge.worker.relay.fetch.omitted_positions import omits_positions
-
-_LOWEST_SERVER_ID = 0x8000_0000
-"""As worker/relay/fetch/server_id.py: above the ids that administrators usually configure."""
+from shardmerge.worker.relay.fetch.server_id import random_server_id
 
 _BLOCK_BYTES = 1 << 20
 _LARGEST_BLOCK = 64 << 20
 _WRAP = 1 << 32
-_HEARTBEATS = (EventType.HEARTBEAT, EventType.HEARTBEAT_V2)
-_LARGEST_DUMP_POSITION = _WRAP - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,14 +137,12 @@ class BinlogRange:
 
 
 def _dump(source: str, endpoint: Endpoint, position: SourcePosition) -> Dump:
-    if position.pos > _LARGEST_DUMP_POSITION:
+    if position.pos > LARGEST_DUMP_POSITION:
         reason = f"a dump cannot begin at byte {position.pos} of a file: the command has 32 bits for it"
         raise errors.read.BINLOG_GONE(source=source, position=position, reason=reason)
     dump = Dump.connect(source, endpoint)
     try:
-        # Any other replica with the same id would end this dump: a random one has no other user.
-        server_id = _LOWEST_SERVER_ID | secrets.randbits(31)
-        dump.begin(FromFile(position, seed=False), server_id, str(uuid.uuid4()))
+        dump.begin(FromFile(position, seed=False), random_server_id(), str(uuid.uuid4()))
     except BaseException:
         dump.close()
         raise
@@ -196,7 +190,7 @@ class _Walk:
                 self._is_first_file = False
                 self.file, self.pos = target.file, target.position
             self._look_at_end()
-        elif kind in _HEARTBEATS:
+        elif kind in HEARTBEATS:
             beat = parse_heartbeat(event, checksum_matches(event), self._source)
             if beat.file == self.file and beat.position > self.pos and not self._block:
                 self.pos = beat.position  # events that a dump never sends

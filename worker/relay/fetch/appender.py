@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 from shardmerge.proto import errors
 from shardmerge.proto.failpoints import hit
 from shardmerge.proto.log import get_logger
+from shardmerge.worker.binlog.event_kinds import GTID_LISTS, HEARTBEATS, MADE_UP
 from shardmerge.worker.binlog.events import (
     CHECKSUM_SIZE,
     FLAG_ARTIFICIAL,
@@ -29,7 +30,7 @@ from shardmerge.worker.binlog.events import (
 from shardmerge.worker.binlog.gtid_events import parse_gtid, parse_gtid_list
 from shardmerge.worker.binlog.gtid_set import GtidSet
 from shardmerge.worker.core.position import SourcePosition
-from shardmerge.worker.relay.fetch.dump_start import FromFile, FromGtids, Start
+from shardmerge.worker.relay.fetch.dump_start import LARGEST_DUMP_POSITION, FromFile, FromGtids, Start
 from shardmerge.worker.relay.fetch.omitted_positions import omits_positions, with_position
 from shardmerge.worker.relay.log.files import (
     FIRST_BYTE,
@@ -48,12 +49,6 @@ from shardmerge.worker.relay.log.xa_tracker import XaTracker
 
 _HEADER = struct.Struct("<IBIIIH")
 _CRC = struct.Struct("<I")
-_LARGEST_DUMP_POSITION = (1 << 32) - 1
-_HEARTBEATS = (EventType.HEARTBEAT, EventType.HEARTBEAT_V2)
-_GTID_LISTS = (EventType.PREVIOUS_GTIDS, EventType.MARIADB_GTID_LIST)
-_MADE_UP = (EventType.ROTATE, *_GTID_LISTS)
-"""Further events that a dump thread makes; it marks them, or leaves ``log_pos`` 0."""
-
 _GTIDS = (EventType.GTID, EventType.GTID_TAGGED, EventType.ANONYMOUS_GTID)
 
 
@@ -117,7 +112,7 @@ class Appender:
         elif start.seed and asked.pos > FIRST_BYTE:
             # Only the file itself shows which GTIDs are before a position in it.
             self._seed = GtidSet("")
-        if asked.pos > _LARGEST_DUMP_POSITION or self._seed is not None:
+        if asked.pos > LARGEST_DUMP_POSITION or self._seed is not None:
             # Read the file from its start and skip known events. (The dump command has 32 bits for a position.)
             self._skipped_to = FIRST_BYTE
             asked = replace(asked, pos=FIRST_BYTE)
@@ -139,7 +134,7 @@ class Appender:
             self._format_description(bytes(event))
             return
         made_up = bool(flags & FLAG_ARTIFICIAL)
-        if kind in _HEARTBEATS or (kind in _MADE_UP and (made_up or log_pos == 0)):
+        if kind in HEARTBEATS or (kind in MADE_UP and (made_up or log_pos == 0)):
             self._made_up(event, kind, log_pos)
             return
         omitted = log_pos == 0 and not self._may_wrap(size)
@@ -163,7 +158,7 @@ class Appender:
             self._roll()
         walker.step(event, kind, size, log_pos, timestamp)
         self._pending.append(event)
-        if self._by_gtid and kind in _GTID_LISTS:
+        if self._by_gtid and kind in GTID_LISTS:
             self._check_settling(bytes(event))
 
     def take(self, packets: bytearray, start: int, end: int) -> int:
@@ -232,7 +227,7 @@ class Appender:
 
     def _collect_seed(self, seed: GtidSet, event: bytes, kind: int) -> None:
         """Collect the GTIDs of events that are stored already; after the last of them the set is known."""
-        if kind in _GTID_LISTS:
+        if kind in GTID_LISTS:
             seed.add_all(parse_gtid_list(event, self._checksum, self._source))
         elif kind in _GTIDS:
             seed.add(parse_gtid(event, self._checksum, self._source).text)
@@ -305,7 +300,7 @@ class Appender:
             self._rotate(SourcePosition(target.file, target.position))
         elif not self._walker.at_group_end or self._awaits_place:
             return
-        elif kind in _HEARTBEATS:
+        elif kind in HEARTBEATS:
             # Whether it has a checksum depends on the server's version.
             heartbeat = parse_heartbeat(bytes(event), checksum_matches(event), self._source)
             if heartbeat.file == self._walker.file:

@@ -17,6 +17,9 @@ from shardmerge.worker.core.position import SourcePosition
 from shardmerge.worker.relay.log.generation import NOWHERE, Generation
 from shardmerge.worker.relay.model import Head
 
+LARGEST_DUMP_POSITION = (1 << 32) - 1
+"""The command that begins a dump at a byte of a file has 32 bits for it."""
+
 
 @dataclass(frozen=True, slots=True)
 class SourceState:

@@ -9,6 +9,7 @@ server_uuid); MariaDB Knowledge Base, "Replication and Binary Log System Variabl
 from __future__ import annotations
 
 import math
+import secrets
 import socket
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -22,6 +23,12 @@ ServerIdOf = Callable[[ServerInfo], int]
 
 _LOWEST = 0x8000_0000
 """Derived ids are above those that administrators usually configure. A server id has 32 bits."""
+
+
+def random_server_id() -> int:
+    """An id for a dump that is not a relay's. Any other replica with the same id would end the dump: a random one
+    has no other user."""
+    return _LOWEST | secrets.randbits(31)
 
 
 @dataclass(frozen=True, slots=True)

@@ -73,7 +73,9 @@ class Transform(FileModel):
     ] = Field(default_factory=dict[str, str])
     row_filter: Annotated[
         bool,
-        Key("With python: the function returns a boolean column first, which tells whether the target has the row."),
+        Key(
+            "With python: the function returns a boolean column first, which is true for the rows that the target has."
+        ),
     ] = False
 
     @model_validator(mode="after")

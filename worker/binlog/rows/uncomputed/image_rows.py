@@ -27,7 +27,6 @@ _INSERT = cython.declare(cython.int, 1)
 _UPDATE = cython.declare(cython.int, 2)
 _DELETE = cython.declare(cython.int, 3)
 # ValueKind as C integers.
-_DOUBLE = cython.declare(cython.int, 4)
 _BIT = cython.declare(cython.int, 5)
 _YEAR = cython.declare(cython.int, 10)
 _STRING = cython.declare(cython.int, 11)

@@ -19,7 +19,6 @@ RawRow = list[bytes | None]
 """The values of a row as the server sends them, None for NULL."""
 
 # ValueKind as C integers.
-_DOUBLE = cython.declare(cython.int, 4)
 _BIT = cython.declare(cython.int, 5)
 _YEAR = cython.declare(cython.int, 10)
 _STRING = cython.declare(cython.int, 11)

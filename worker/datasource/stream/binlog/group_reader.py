@@ -7,7 +7,6 @@ events are those of the relay (worker/relay).
 
 from __future__ import annotations
 
-import secrets
 import struct
 import uuid
 import zlib
@@ -16,6 +15,7 @@ from dataclasses import dataclass
 
 from shardmerge.proto import errors
 from shardmerge.proto.errors import ShardmergeError
+from shardmerge.worker.binlog.event_kinds import HEARTBEATS, MADE_UP
 from shardmerge.worker.binlog.events import (
     CHECKSUM_SIZE,
     FLAG_ARTIFICIAL,
@@ -31,14 +31,14 @@ from shardmerge.worker.binlog.transaction_payload import parse_payload
 from shardmerge.worker.core.mysql.endpoint import Endpoint
 from shardmerge.worker.core.position import RelayOffset, SourcePosition
 from shardmerge.worker.relay.fetch.dump_connection import Dump
-from shardmerge.worker.relay.fetch.dump_start import FromFile
+from shardmerge.worker.relay.fetch.dump_start import LARGEST_DUMP_POSITION, FromFile
 from shardmerge.worker.relay.fetch.omitted_positions import omits_positions, with_position
+from shardmerge.worker.relay.fetch.server_id import random_server_id
 from shardmerge.worker.relay.log.group_walker import GroupWalker, may_wrap
 from shardmerge.worker.relay.log.walk_state import NO_LIMIT
 from shardmerge.worker.relay.log.xa_tracker import XaTracker
 from shardmerge.worker.relay.model import Head, Statement
 
-LARGEST_DUMP_POSITION = (1 << 32) - 1
 BLOCK_BYTES = 4 << 20
 """A block of whole groups is at least so large, if there are more events."""
 
@@ -46,14 +46,9 @@ _LARGEST_BLOCK = 64 << 20
 """A larger group is split into blocks: an earlier one ends inside it."""
 
 _BETWEEN_ENDS = 1 << 20
-_LOWEST_SERVER_ID = 0x8000_0000
-"""As worker/relay/fetch/server_id.py: above the ids that administrators usually configure."""
 
 _HEADER = struct.Struct("<IBIIIH")
 _CRC = struct.Struct("<I")
-_HEARTBEATS = (EventType.HEARTBEAT, EventType.HEARTBEAT_V2)
-_MADE_UP = (EventType.ROTATE, EventType.PREVIOUS_GTIDS, EventType.MARIADB_GTID_LIST)
-"""Events that a dump thread makes, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +185,7 @@ class GroupReader:
             yield from self._describe(bytes(event), timestamp, log_pos)
             return
         made_up = bool(flags & FLAG_ARTIFICIAL)
-        if kind in _HEARTBEATS or (kind in _MADE_UP and (made_up or log_pos == 0)):
+        if kind in HEARTBEATS or (kind in MADE_UP and (made_up or log_pos == 0)):
             yield from self._made_up(bytes(event), kind)
             return
         omitted = log_pos == 0 and not may_wrap(self._walker.pos, size)
@@ -272,7 +267,7 @@ class GroupReader:
                     raise self._garbled(f"file {walker.file} ends inside a transaction")
                 walker.move(target.file, target.position)
                 self._enter_file()
-        elif kind in _HEARTBEATS and walker.at_group_end:
+        elif kind in HEARTBEATS and walker.at_group_end:
             beat = parse_heartbeat(event, checksum_matches(event), self._source)
             if beat.file == walker.file and beat.position > walker.pos:
                 walker.move(walker.file, beat.position)
@@ -318,9 +313,7 @@ def begin_dump(source: str, dump: Dump, start: SourcePosition) -> None:
     if start.pos > LARGEST_DUMP_POSITION:
         reason = f"a dump cannot begin at byte {start.pos} of a file: the command has 32 bits for it"
         raise gone(source, start, reason)
-    # Any other replica with the same id would end this dump: a random one has no other user.
-    server_id = _LOWEST_SERVER_ID | secrets.randbits(31)
-    dump.begin(FromFile(start, seed=False), server_id, str(uuid.uuid4()), wait=False)
+    dump.begin(FromFile(start, seed=False), random_server_id(), str(uuid.uuid4()), wait=False)
 
 
 def gone(source: str, position: SourcePosition, reason: str) -> ShardmergeError:

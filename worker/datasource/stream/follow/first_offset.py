@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 import uuid
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -38,6 +37,7 @@ from shardmerge.worker.datasource.stream.tables.structures import tables_before
 from shardmerge.worker.relay.fetch.dump_connection import Dump
 from shardmerge.worker.relay.fetch.dump_start import FromGtids
 from shardmerge.worker.relay.fetch.file_times import file_times, last_before
+from shardmerge.worker.relay.fetch.server_id import random_server_id
 from shardmerge.worker.relay.fetch.source_state import gtid_set_at
 from shardmerge.worker.relay.log.files import FIRST_BYTE
 from shardmerge.worker.snapshot.source.chunk_source import open_source
@@ -162,7 +162,7 @@ class _Finder:
     def _first_unknown(self, dump: Dump, gtid_set: str) -> SourcePosition:
         """Where the first transaction begins that is not in the set."""
         file = ""
-        dump.begin(FromGtids(gtid_set), 0x8000_0000 | secrets.randbits(31), str(uuid.uuid4()), wait=False)
+        dump.begin(FromGtids(gtid_set), random_server_id(), str(uuid.uuid4()), wait=False)
         try:
             while True:
                 event = dump.event()
