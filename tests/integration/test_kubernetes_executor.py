@@ -61,7 +61,11 @@ def test_executor_of_the_image_runs_tasks(tmp_path: Path) -> None:
     def start(command: Sequence[str], log: Path, environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
         with log.open("wb") as file:
             process = subprocess.Popen(
-                command, cwd=tmp_path, env={**os.environ, **environment}, stdout=file, start_new_session=True
+                command,
+                cwd=tmp_path,
+                env={**os.environ, "JAVA_TOOL_OPTIONS": f"-Djava.io.tmpdir={tmp_path}", **environment},
+                stdout=file,
+                start_new_session=True,
             )
         started.append(process)
         return process

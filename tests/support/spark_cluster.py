@@ -142,6 +142,9 @@ class SparkCluster:
                     "SPARK_HOME": str(_HOME),
                     "SPARK_SCALA_VERSION": "2.13",
                     "SPARK_LOCAL_IP": self.host,
+                    # A process that is killed leaves its temporary files; executors inherit both.
+                    "JAVA_TOOL_OPTIONS": f"-Djava.io.tmpdir={self.directory}",
+                    "SPARK_LOCAL_DIRS": str(self.directory),
                     **environment,
                 },
                 stdin=subprocess.DEVNULL,
