@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import os
-import signal
 import sys
 import threading
 from pathlib import Path
-from types import FrameType
 
 import click
 
@@ -24,6 +22,7 @@ from shardmerge.proto.errors import ShardmergeError
 from shardmerge.proto.files.local_socket import default_path
 from shardmerge.proto.log import configure, get_logger
 from shardmerge.proto.networks import Networks
+from shardmerge.proto.process.termination import call_on_termination
 from shardmerge.proto.tls.process import use_in_daemon
 
 
@@ -75,14 +74,7 @@ def main() -> None:
 def _run(settings: Settings) -> None:
     """Run until SIGTERM or SIGINT, which drain; a second signal ends the process at once."""
     ending = threading.Event()
-
-    def on_signal(number: int, _frame: FrameType | None) -> None:
-        if ending.is_set():
-            os._exit(128 + number)
-        ending.set()
-
-    signal.signal(signal.SIGTERM, on_signal)
-    signal.signal(signal.SIGINT, on_signal)
+    call_on_termination(ending.set)
     master = Master(settings).start()
     ending.wait()
     get_logger().info("ending", master=settings.name)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import sys
 import threading
 from collections.abc import Mapping
@@ -24,6 +23,7 @@ from shardmerge.proto.config.secrets.key_file import key_file
 from shardmerge.proto.errors import ShardmergeError
 from shardmerge.proto.log import get_logger
 from shardmerge.proto.networks import Networks
+from shardmerge.proto.process.termination import call_on_termination
 from shardmerge.proto.tls.process import use_in_daemon
 from shardmerge.worker.binlog.decoder_probe import ProbeTask
 from shardmerge.worker.core.spark.runner import SparkRunner, TaskFailed
@@ -39,6 +39,8 @@ log = get_logger()
 
 _EXIT_CONFIG = 2
 _EXIT_RUNTIME = 1
+_SIGNAL_SECONDS = 0.1
+"""A signal that has arrived sets the event from another thread; a restart in place would lose it."""
 
 
 @flags_of(WorkerFile)
@@ -72,7 +74,7 @@ def command(path: Path | None, **flags: str | None) -> None:
         if config.log_file:
             log.error("ended", error=str(error), workaround=error.workaround)  # noqa: TRY400 - no traceback
         _fail(error, _EXIT_RUNTIME)
-    if lost and not stop.is_set():
+    if lost and not stop.wait(_SIGNAL_SECONDS):
         # A JVM cannot be started twice in one process: restart in place, with the same arguments.
         log.warning("restarting in place")
         os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606 - our own arguments
@@ -152,14 +154,7 @@ def _catch_signals() -> threading.Event:
     """Handle SIGTERM and SIGINT. The first signal drains the worker, or stops its start. The second ends the process at
     once; the JVM ends then too because its standard input closes."""
     stop = threading.Event()
-
-    def handle(number: int, frame: object) -> None:
-        if stop.is_set():
-            os._exit(128 + number)
-        stop.set()
-
-    signal.signal(signal.SIGTERM, handle)
-    signal.signal(signal.SIGINT, handle)
+    call_on_termination(stop.set)
     return stop
 
 

@@ -1,0 +1,1 @@
+"""What concerns the process of a daemon as a whole."""
