@@ -49,6 +49,15 @@ class _TableCount:
         by_chunks = min(self.chunks / self.planned, _MOST_WHILE_LOADING) if self.plan_complete else 0.0
         return max(by_rows, by_chunks)
 
+    def left_rows(self) -> float:
+        """An estimate of the rows that are not loaded. Once all chunks are planned it follows their number, because
+        the server's estimate of a table's rows is often wrong by a third."""
+        if self.plan_complete:
+            return (self.planned - self.chunks) * (
+                self.rows / self.chunks if self.chunks else self.weight / self.planned
+            )
+        return max(self.total_rows() - self.rows, 0)
+
     def total_rows(self) -> int:
         """An estimate until the table is loaded, then the exact number. It agrees with the share."""
         share = self.share()
@@ -128,10 +137,11 @@ class Progress:
 
     def _status(self) -> pb.LoadStatus:
         status = pb.LoadStatus(plan_complete=all(table.plan_complete for table in self._tables.values()))
-        share = 0.0
+        share = left_rows = 0.0
         for table in self._tables.values():
             rows, size, total = table.rows, table.bytes, table.total_rows()
             share += table.share() * table.weight
+            left_rows += table.left_rows()
             status.tables.append(
                 pb.TableProgress(
                     source_table=table.plan.table.full_name,
@@ -157,7 +167,7 @@ class Progress:
         status.reading_rows = sum(rows for _, rows, _ in self._under_way.values())
         status.rows_per_second = self._rate(status.finished_rows + status.reading_rows)
         if not done and status.rows_per_second > 0:
-            status.eta_seconds = int((status.total_rows - status.finished_rows) / status.rows_per_second) + 1
+            status.eta_seconds = int(left_rows / status.rows_per_second) + 1
         return status
 
     def _rate(self, rows: int) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -10,10 +11,11 @@ from shardmerge.proto.errors import ShardmergeError
 from shardmerge.worker.core.mysql.connection import Endpoint
 from shardmerge.worker.core.position import RelayOffset, SourcePosition
 from shardmerge.worker.core.row_change import ChangeKind, Literals, RowChange
+from shardmerge.worker.snapshot import handover as handover_module
 from shardmerge.worker.snapshot.chunk_records import ChunkResult, HighWatermark, StoredChunk
 from shardmerge.worker.snapshot.chunks import Chunk
 from shardmerge.worker.snapshot.handover import NEVER, Handover, TableWatermarks, build_handover
-from shardmerge.worker.snapshot.key_order import numeric_places
+from shardmerge.worker.snapshot.key_order import numbers, numeric_places
 from tests.unit.worker.snapshot.shards import ID, PLAN, State, change_of, history, row_of, rows_of
 
 _ENDPOINT = Endpoint("127.0.0.1", 1, "nobody")
@@ -104,6 +106,21 @@ def test_an_update_over_two_chunks_counts_for_the_key_that_is_not_held() -> None
     assert (inserted.kind, inserted.before, inserted.after) == (ChangeKind.INSERT, (), row_of(20, 1001))
     assert _handover([10], [3, 4]).apply([update], _offset) == [update]
     assert _handover([10], [8, 9]).apply([update], _offset) == []
+
+
+def test_the_bounds_of_many_chunks_are_converted_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    converted: list[object] = []
+
+    def count(bound: tuple[bytes, ...]) -> tuple[int, ...]:
+        converted.append(bound)
+        return numbers(bound)
+
+    monkeypatch.setattr(handover_module, "numbers", count)
+    handover = _handover(list(range(1, 1000)), [1, *[9] * 999])
+    steps, _ = history([(1, 1, 0), (2, 1, 20)])
+    for _ in range(3):
+        handover.apply([change_of(steps[1], 5)], _offset)
+    assert len(converted) == 999 + 3 * 2
 
 
 def test_a_table_that_was_not_in_the_snapshot_counts() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -40,6 +41,23 @@ def test_rate_and_eta_follow_what_was_loaded() -> None:
     assert (status.finished_rows, status.finished_chunks, status.total_chunks) == (250, 1, 4)
     assert (status.rows_per_second, status.eta_seconds, status.progress) == (50.0, 16, "25.00 %")
     assert (status.finished_bytes, status.total_bytes) == (2500, 10_000)
+
+
+@pytest.mark.parametrize("estimate", [600_000, 1_000_000, 1_500_000])
+def test_eta_after_a_tenth_of_the_work_is_right_within_a_fifth(estimate: int) -> None:
+    """The server's estimate of the rows is wrong; two tables; chunks of different sizes."""
+    tables = (replace(TABLE, row_estimate=estimate), replace(TABLE, name="other", row_estimate=estimate // 2))
+    clock = _Clock()
+    progress = Progress([replace(PLAN, shard=shard, table=table) for shard, table in enumerate(tables)], (), clock)
+    planned = (100, 50)
+    for shard, count in enumerate(planned):
+        progress.planned(shard, count, complete=True)
+    # 10,000 rows in a chunk of either table on average, 1,000 rows/s.
+    for number in range(15):
+        clock.now += 10
+        progress.loaded(0, 0, 8_000 + number % 3 * 2_000, 10, 1.0)
+    left_seconds = (sum(planned) - 15) * 10
+    assert abs(progress.status().eta_seconds - left_seconds) <= left_seconds / 5
 
 
 def test_a_restart_goes_on_where_it_was() -> None:
