@@ -14,16 +14,16 @@ from tests.support.mariadb import MariaDB
 from tests.support.wait import until
 from tests.support.world import World
 
-# `bash tests/run.sh grid` combines all victims with all moments; here each moment of a kind of statement has one
-# victim, and a moment that all statements have is taken with some of them.
+# `bash tests/run.sh grid` combines all victims with all moments of all statements; here each moment has one victim and
+# one statement, and each statement at least one kill.
 _KILLS: dict[str, Kills] = {
-    "alter": {"ddl.begun": "target", "ddl.run": "worker", "ddl.before_passing": "jvm"},
-    "rename": {"ddl.run": "target", "ddl.passing": "worker"},
-    "delete": {"ddl.deleting": "jvm", "ddl.passing": "target"},
-    "drop": {"ddl.before": "target", "ddl.begun": "worker"},
-    "create": {"ddl.made": "jvm", "ddl.passed": "target"},
-    "shadow": {"ddl.before_passing": "target", "ddl.passing": "worker"},
-    "swap": {"ddl.swap": "worker", "ddl.begun": "target", "ddl.passed": "jvm"},
+    "alter": {"ddl.begun": "target", "ddl.run": "worker"},
+    "rename": {"ddl.passing": "worker"},
+    "delete": {"ddl.deleting": "jvm"},
+    "drop": {"ddl.before": "target"},
+    "create": {"ddl.made": "jvm"},
+    "shadow": {"ddl.before_passing": "target"},
+    "swap": {"ddl.swap": "worker", "ddl.passed": "jvm"},
 }
 
 
