@@ -12,7 +12,7 @@ import signal
 import statistics
 import sys
 import tempfile
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -29,6 +29,7 @@ from tests.benchmarks import (
     offline,
     pre_created,
     rules,
+    scale,
     shard_ddl,
     shard_ddl_latency,
     shard_tables,
@@ -105,6 +106,8 @@ class Run:
                 self.shard_ddl_latency()
             case "shard-tables":
                 self.shard_tables()
+            case "scale":
+                self.scale()
             case _:
                 self.memory(memory.run(world))
 
@@ -174,6 +177,9 @@ class Run:
         )
         self.values["shard_tables_status_ms"] = max(many.call_ms.values())
         self.values["shard_tables_worker_kib"] = (many.worker_mib - few.worker_mib) * 1024 / (many.tables - few.tables)
+
+    def scale(self) -> None:
+        self.more["scale"] = [asdict(found) for found in scale.run(self.world)]
 
     def drain(self, ids: str, name: str) -> None:
         found = drain.run(self.world, ids)

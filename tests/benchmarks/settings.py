@@ -26,13 +26,14 @@ PARTS = (
     "shard-ddl",
     "shard-ddl-latency",
     "shard-tables",
+    "scale",
 )
 """The parts in the order in which they run."""
 
 _CHANGING = frozenset({"full", "drain", "drain-uniform", "lag", "lag1k"})
 """Parts after which the merged table is compared."""
 
-_ASKED_FOR = frozenset({"rules", "pre-created", "shard-ddl", "shard-ddl-latency", "shard-tables"})
+_ASKED_FOR = frozenset({"rules", "pre-created", "shard-ddl", "shard-ddl-latency", "shard-tables", "scale"})
 """Parts that run only on request."""
 
 SOURCES = 2

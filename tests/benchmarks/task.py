@@ -61,10 +61,11 @@ def task_yaml(
     *,
     name: str = TASK,
     merged: str = MERGED,
+    lanes: int | None = None,
     further: Sequence[str] = (),
 ) -> str:
     """Return the task file that merges all shard tables of ``sources`` (their ids, in order) into one table.
-    ``further``: lines of it."""
+    ``lanes``: per source, those of the settings by default. ``further``: lines of it."""
     schema, table = merged.split(".")
     lines = [
         f"name: {name}",
@@ -99,7 +100,7 @@ def task_yaml(
         "mydumpers:",
         f"  global: {{threads: {settings.threads}}}",
         "replicate:",
-        f"  lanes: {settings.lanes}",
+        f"  lanes: {lanes or settings.lanes}",
         *further,
     ]
     return "\n".join(lines) + "\n"
@@ -159,6 +160,17 @@ class Master:
         answer = self._stub.OperateTask(master_pb2.OperateTaskRequest(op=op, name=self._task), timeout=120)
         if not answer.result:
             raise BenchmarkFailed(f"{self._task}: {master_pb2.OperateTaskRequest.Op.Name(op)} failed: {answer}")
+
+    def pause_relay(self, sources: Sequence[str]) -> None:
+        self._relay(master_pb2.OperateRelayRequest.OP_PAUSE, sources)
+
+    def resume_relay(self, sources: Sequence[str]) -> None:
+        self._relay(master_pb2.OperateRelayRequest.OP_RESUME, sources)
+
+    def _relay(self, op: master_pb2.OperateRelayRequest.Op, sources: Sequence[str]) -> None:
+        answer = self._stub.OperateRelay(master_pb2.OperateRelayRequest(op=op, sources=sources), timeout=120)
+        if not answer.result:
+            raise BenchmarkFailed(f"{master_pb2.OperateRelayRequest.Op.Name(op)} failed: {answer}")
 
     def status(self) -> master_pb2.QueryStatusResponse:
         return self._stub.QueryStatus(master_pb2.QueryStatusRequest(name=self._task), timeout=60)
