@@ -13,6 +13,7 @@ cdef class _SeenTable:
     cdef bint transactional
     cdef long long stamp
     cdef unsigned long long number
+    cdef Py_ssize_t place
 
 
 cdef class _GroupRows:
@@ -57,4 +58,8 @@ cdef class BlockDecoder:
     cdef int _rows(
         self, bytes events, Py_ssize_t at, Py_ssize_t end, int code, Py_ssize_t ordinal, list rows, Batch batch,
         bint skipped
+    )
+    cdef bint _mark(self, bytes events, Py_ssize_t lanes, bytearray marks)
+    cdef int _mark_rows(
+        self, bytes events, Py_ssize_t at, Py_ssize_t end, int code, Py_ssize_t place, Py_ssize_t lanes, bytearray marks
     )

@@ -63,7 +63,8 @@ Resolve = Callable[[str, str], TablePlan | None]
 class _SeenTable:
     """A table map that was decoded: its bytes, and the reader of its rows (None: they are skipped).
 
-    ``stamp``: number of the statement whose rows events may use it. ``uncomputed``: the reader that already writes rows
+    ``stamp``: number of the statement whose rows events may use it. ``place``: of its marks (see
+    :meth:`BlockDecoder.split_by_lane`). ``uncomputed``: the reader that already writes rows
     for the target; None: there is none.
     """
 
@@ -82,6 +83,7 @@ class _SeenTable:
         self.transactional = transactional
         self.stamp = 0
         self.number = 0
+        self.place = 0
 
 
 @cython.final
@@ -283,6 +285,132 @@ class BlockDecoder:
             return -count
         self._walk(events, skip_events, None, batch)
         return count
+
+    def split_by_lane(self, events: bytes, lanes: int) -> list[bytes] | None:
+        """For each lane the events with which :meth:`pick` finds the same changes; None: each lane needs all of them.
+
+        ``events``: of whole groups; ``lanes``: of the decoder's bucket, at least 2. A rows event is kept for all lanes
+        to which one of its rows belongs, with its table map and the bounds of its group. Events with which lanes do
+        nothing are left out. Raises what :meth:`pick` raises, without the errors of rows that the lanes read later.
+        """
+        count: cython.Py_ssize_t = self._verify(events)
+        if count < 0:
+            return None
+        width: cython.Py_ssize_t = lanes
+        # One byte for each lane and event; those of the bounds of groups and of table maps follow from rows events.
+        marks = bytearray(count * width)
+        if not self._mark(events, width, marks):
+            return None
+        data: cython.p_uchar = events
+        wanted: cython.p_uchar = marks
+        total: cython.Py_ssize_t = len(events)
+        found: list[bytes] = []
+        lane: cython.Py_ssize_t
+        at: cython.Py_ssize_t
+        place: cython.Py_ssize_t
+        start: cython.Py_ssize_t
+        for lane in range(width):
+            part: list[bytes] = []
+            at = 0
+            start = -1
+            place = lane
+            while at < total:
+                if wanted[place]:
+                    if start < 0:
+                        start = at
+                elif start >= 0:
+                    part.append(events[start:at])
+                    start = -1
+                place += width
+                at += event_size(data, at)
+            if start >= 0:
+                part.append(events[start:total])
+            found.append(part[0] if len(part) == 1 else b"".join(part))
+        return found
+
+    @cython.cfunc
+    def _mark(self, events: bytes, lanes: cython.Py_ssize_t, marks: bytearray) -> cython.bint:
+        """Mark which lane needs which verified event; False: each lane needs all of them."""
+        data: cython.p_uchar = events
+        wanted: cython.p_uchar = marks
+        treatments: cython.p_uchar = _TREATMENTS
+        total: cython.Py_ssize_t = len(events)
+        at: cython.Py_ssize_t = 0
+        place: cython.Py_ssize_t = 0
+        # The marks of the last bound of a group; the lanes that have rows of the group which it began.
+        bound: cython.Py_ssize_t = -1
+        of_group = bytearray(lanes)
+        group: cython.p_uchar = of_group
+        end: cython.Py_ssize_t
+        i: cython.Py_ssize_t
+        code: cython.int
+        treatment: cython.int
+        seen: _SeenTable | None
+        self._group_begins(None)  # table maps of earlier blocks have no marks here
+        while at < total:
+            code = data[at + 4]
+            end = at + event_size(data, at) - (4 if self._checked else 0)
+            treatment = treatments[code]
+            if treatment == _ROWS:
+                self._mark_rows(events, at, end, code, place, lanes, marks)
+                for i in range(lanes):
+                    if wanted[place + i]:
+                        group[i] = 1
+                        if bound >= 0:
+                            wanted[bound + i] = 1
+            elif treatment == _TABLE_MAP:
+                self._table_map(events, at, end)
+                seen = self._find(self._table_id(events, at, end, _TABLE_MAP_CODE))
+                if seen is not None:
+                    seen.place = place
+            elif treatment == _BOUND or (code == _QUERY_CODE and _is_begin(data, at, end)):
+                for i in range(lanes):
+                    wanted[place + i] = group[i]
+                    group[i] = 0
+                bound = place
+                self._group_begins(None)
+            elif treatment == _FORMAT or treatment == _QUERY:
+                self._control(events, at, end, code, treatment, None)
+                for i in range(lanes):
+                    wanted[place + i] = 1
+            elif treatment != _NOTHING:
+                return False
+            place += lanes
+            at += event_size(data, at)
+        return True
+
+    @cython.cfunc
+    def _mark_rows(
+        self, events: bytes, at: cython.Py_ssize_t, end: cython.Py_ssize_t, code: cython.int, place: cython.Py_ssize_t,
+        lanes: cython.Py_ssize_t, marks: bytearray,
+    ) -> cython.int:  # fmt: skip
+        """Mark the lanes that need a rows event, for its table map too."""
+        data: cython.p_uchar = events
+        wanted: cython.p_uchar = marks
+        kinds: cython.p_uchar = _KINDS
+        seen: _SeenTable | None = self._rows_head(events, at, end, code)
+        reader: ImageReader | None = None if seen is None else seen.reader
+        first: cython.Py_ssize_t = self._columns_at
+        images: bytes = events
+        i: cython.Py_ssize_t
+        if seen is None or (reader is not None and (reader.staged or reader.stop_kinds >> kinds[code] & 1)):
+            # The lanes decide: where the row stage or an event filter that stops looks at the rows.
+            for i in range(lanes):
+                wanted[place + i] = 1
+        elif reader is not None and not reader.skipped_kinds >> kinds[code] & 1:
+            if code >= 166:
+                images = tables.uncompressed_rows(events, first, end, code, event_end(data, at), self._source)
+                first = 0
+                end = len(images)
+            reader.partial = code == _PARTIAL_CODE
+            reader.mark(images, first, end, kinds[code], marks, place)
+        if seen is not None:
+            for i in range(lanes):
+                if wanted[place + i]:
+                    wanted[seen.place + i] = 1
+        if self._ends_statement:
+            self._stamp += 1
+        return 0
 
     @cython.cfunc
     def _verify(self, events: bytes) -> cython.Py_ssize_t:

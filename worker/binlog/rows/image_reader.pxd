@@ -26,6 +26,7 @@ cdef class ImageReader(ImageLiterals):
         list[RowChange] rows
     )
     cdef int pick(self, bytes events, Py_ssize_t at, Py_ssize_t end, int kind, long long pos, Batch batch)
+    cdef int mark(self, bytes events, Py_ssize_t at, Py_ssize_t end, int kind, bytearray marks, Py_ssize_t place)
     cdef bint _next(
         self, bytes events, Py_ssize_t end, int kind, Py_ssize_t first, Py_ssize_t first_present, Py_ssize_t second,
         Py_ssize_t second_present

@@ -193,6 +193,45 @@ class ImageReader(ImageLiterals):
         return 0
 
     @cython.cfunc
+    def mark(
+        self,
+        events: bytes,
+        at: cython.Py_ssize_t,
+        end: cython.Py_ssize_t,
+        kind: cython.int,
+        marks: bytearray,
+        place: cython.Py_ssize_t,
+    ) -> cython.int:
+        """Set the byte ``marks[place + lane]`` of each lane to which a row of a rows event belongs, before or after the
+        change. The reader's bucket must have more than one lane. Raises what :meth:`pick` raises for keys."""
+        data: cython.p_uchar = events
+        wanted: cython.p_uchar = marks
+        first: cython.Py_ssize_t = self._open(events, at, end, kind)
+        second: cython.Py_ssize_t = self._second(first, kind)
+        first_present: cython.Py_ssize_t = self._present(data, first)
+        second_present: cython.Py_ssize_t = self._present(data, second)
+        start: cython.Py_ssize_t
+        if not len(self.key_codecs):
+            wanted[place + self.seed % self.lanes] = 1
+            return 0
+        while self.at < end:
+            start = self.at
+            if kind != _INSERT:
+                self._scan(data, end, first, first_present)
+                self._key(data)
+                wanted[place + self.crc % self.lanes] = 1
+            if kind == _UPDATE:
+                self._keep_key()
+            if kind != _DELETE:
+                self._scan_after(events, end, second, second_present)
+            if self.at == start:
+                raise BadImage("a row image without a byte")
+            if kind == _INSERT or (kind == _UPDATE and not self._same_key(data)):
+                self._key(data)
+                wanted[place + self.crc % self.lanes] = 1
+        return 0
+
+    @cython.cfunc
     def _next(
         self,
         events: bytes,
