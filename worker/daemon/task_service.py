@@ -114,7 +114,8 @@ class TaskService(relay_pb2_grpc.RelayServicer):
             return
         start = RelayOffset.from_proto(getattr(request, "from"))
         until = RelayOffset.from_proto(request.until) if request.HasField("until") else None
-        yield from self._stream(relay, start, until, reader, mine, ended, by_reference=request.by_reference)
+        index = request.who.index
+        yield from self._stream(relay, start, until, reader, index, mine, ended, by_reference=request.by_reference)
         if stop.is_set:
             ended.set()
 
@@ -124,6 +125,7 @@ class TaskService(relay_pb2_grpc.RelayServicer):
         start: RelayOffset,
         until: RelayOffset | None,
         reader: RunningReplicate | RunningSnapshot,
+        index: int,
         mine: StopSignal,
         ended: threading.Event,
         *,
@@ -142,7 +144,7 @@ class TaskService(relay_pb2_grpc.RelayServicer):
             )
             while not mine.is_set:
                 met: RelayOffset | None = None
-                for frame in self._serve(relay, start, until, reader, mine, by_reference=by_reference):
+                for frame in self._serve(relay, start, until, reader, index, mine, by_reference=by_reference):
                     if isinstance(frame, RelayOffset):
                         met = frame
                         break
@@ -154,7 +156,7 @@ class TaskService(relay_pb2_grpc.RelayServicer):
                     ended.set()
                     yield _closed(relay_pb2.Closed.REASON_UNTIL)
                     return
-                yield from self._at_barrier(reader.coordinator, alignment, relay.position_at(met), mine)
+                yield from self._at_barrier(reader, alignment, relay.position_at(met), mine)
                 start = met
             yield _closed(relay_pb2.Closed.REASON_STOP)
         except ShardmergeError as error:
@@ -168,20 +170,26 @@ class TaskService(relay_pb2_grpc.RelayServicer):
         start: RelayOffset,
         until: RelayOffset | None,
         reader: RunningReplicate | RunningSnapshot,
+        index: int,
         mine: StopSignal,
         *,
         by_reference: bool,
     ) -> Iterator[relay_pb2.RelayFrame | RelayOffset]:
         """The frames from ``start`` on; last, the offset where the subscription ended, unless it was stopped."""
         limit, edges = (reader.limit, reader.edges) if isinstance(reader, RunningReplicate) else (None, None)
+        # A lane may have committed some events of its first block, and counts all of them.
+        shares, is_first = reader.shares if isinstance(reader, RunningReplicate) else None, True
         for item in relay.subscribe(
             start, until, reader.in_scope, mine, by_reference=by_reference, limit=limit, edges=edges
         ):
             if mine.is_set:
                 return
             match item:
-                case BlockData() | BlockPlace():
+                case BlockPlace():
                     yield _block(item)
+                case BlockData():
+                    yield _block(item, item.events if shares is None or is_first else shares.of(index, item))
+                    is_first = False
                 case AtHead(head=head):
                     yield relay_pb2.RelayFrame(
                         idle=relay_pb2.Idle(head=head.offset.to_proto(), position=head.position.to_proto())
@@ -195,20 +203,23 @@ class TaskService(relay_pb2_grpc.RelayServicer):
                             tables=tables_text(statement),
                             statement=short_text(statement),
                         )
-                    yield from self._at_barrier(reader.coordinator, statement, statement.position, mine)
+                    yield from self._at_barrier(reader, statement, statement.position, mine)
                 case ReachedUntil(offset=offset):
                     yield offset
 
     def _at_barrier(
-        self, coordinator: LaneCoordinator, place: BarrierPlace, position: SourcePosition, mine: StopSignal
+        self, running: RunningReplicate, place: BarrierPlace, position: SourcePosition, mine: StopSignal
     ) -> Iterator[relay_pb2.RelayFrame]:
         """Hold the stream at ``place`` until the driver resumes it, or until the stream has to end."""
         at = place.group_start if isinstance(place, Statement) else place.offset
+        coordinator = running.coordinator
         number = coordinator.barrier(place)
         yield relay_pb2.RelayFrame(barrier=relay_pb2.Barrier(id=number, at=at.to_proto(), position=position.to_proto()))
         while not mine.is_set:
             change = coordinator.wait_resumed(number, _WAIT_SECONDS)
             if change is not None:
+                if running.shares is not None:
+                    running.shares.change(change)
                 yield relay_pb2.RelayFrame(resumed=relay_pb2.Resumed(id=number, change=change))
                 return
             # The lane's own connections are kept alive meanwhile: the driver may need hours.
@@ -315,7 +326,8 @@ def _closed(reason: relay_pb2.Closed.Reason) -> relay_pb2.RelayFrame:
     return relay_pb2.RelayFrame(closed=relay_pb2.Closed(reason=reason))
 
 
-def _block(item: BlockData | BlockPlace) -> relay_pb2.RelayFrame:
+def _block(item: BlockData | BlockPlace, events: bytes = b"") -> relay_pb2.RelayFrame:
+    """``events``: those of the block that the reader needs; none of a block that the reader reads itself."""
     block = relay_pb2.Block(
         start=item.start.to_proto(),
         end=item.end.to_proto(),
@@ -327,7 +339,7 @@ def _block(item: BlockData | BlockPlace) -> relay_pb2.RelayFrame:
         commit_time=item.commit_time,
     )
     if isinstance(item, BlockData):
-        block.events = item.events
+        block.events = events
         block.place_at.extend(place.at for place in item.places)
         block.place_byte.extend(place.byte for place in item.places)
     return relay_pb2.RelayFrame(block=block)

@@ -23,6 +23,7 @@ from shardmerge.worker.replicate.lane.lane import LaneTask
 from shardmerge.worker.replicate.lane.lane_change import LaneChange, LanePlans, LaterPlan
 from shardmerge.worker.replicate.lane.lane_spec import LaneSpec, LaneStart
 from shardmerge.worker.replicate.lane_coordinator import BarrierPlace, Event, LaneCoordinator, LaneGone, Refused
+from shardmerge.worker.replicate.lane_shares import LaneShares
 from shardmerge.worker.replicate.running import LaneRegistry, RunningReplicate
 from shardmerge.worker.replicate.stream_limit import StreamLimit
 from shardmerge.worker.rules import Rules
@@ -97,6 +98,7 @@ class LaneJob:
         self._unit_stop = stop
         self._scope_at_start = self._scope()
         self._plans_at_start = (*lanes.plans, *driver.tables.timed_plans)
+        self._lane_plans = LanePlans.of(self._plans_at_start, self._scope_at_start, lanes.windows, lanes.later)
         self._edges = _edges(lanes.windows, lanes.later)
         self.coordinator = LaneCoordinator(
             context.config.task,
@@ -127,6 +129,7 @@ class LaneJob:
             self._alignment_at,
             context.compiled,
             lambda: self._edges,
+            self._shares(),
         )
         self._registry.register_lanes(running)
         threading.Thread(target=coordinator.watch, name="lane-watch", daemon=True).start()
@@ -146,6 +149,19 @@ class LaneJob:
         return job_outcome(outcomes, coordinator.event, is_stopped=self._unit_stop.is_set)
 
     # --- what the lanes are served
+
+    def _shares(self) -> LaneShares | None:
+        """None where a lane needs events of other lanes: to derive rows, or to find the rows that an operator skips."""
+        lanes, relay = self._lanes, self._context.relay
+        if self.coordinator.lanes == 1 or self._driver.tables.partitioning.cascades or skip_places(self._driver.ops()):
+            return None
+        handover = lanes.handover_left
+        return LaneShares(
+            self.coordinator.lanes,
+            self._lane_plans,
+            lambda place: relay.opened(place).format_description,
+            handover.done_at if handover is not None else None,
+        )
 
     def _barrier_statements(self) -> Callable[[Statement], bool]:
         """The statements before which the lanes must stop."""
@@ -182,7 +198,7 @@ class LaneJob:
     def _handle_barriers(self) -> None:
         """Until the streams end, act at each barrier that all lanes have reached. Runs in a thread of its own."""
         coordinator = self.coordinator
-        current = LanePlans.of(self._plans_at_start, self._scope_at_start, self._lanes.windows, self._lanes.later)
+        current = self._lane_plans
         while not coordinator.stop.is_set:
             place = coordinator.wait_reached(_BARRIER_SECONDS)
             if place is None:

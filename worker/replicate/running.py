@@ -12,6 +12,7 @@ from shardmerge.worker.relay.model import Statement
 from shardmerge.worker.relay.serve.subscription import Edges, Limit
 from shardmerge.worker.replicate.alignment import AlignmentPoint
 from shardmerge.worker.replicate.lane_coordinator import LaneCoordinator
+from shardmerge.worker.replicate.lane_shares import LaneShares
 from shardmerge.worker.rules.transform.expressions import RunExpressions
 
 
@@ -29,7 +30,8 @@ class RunningReplicate:
 
     ``access``: authenticates its lanes. ``in_scope``: the statements before which its lanes must stop. ``limit``: where
     they end, or wait if ``alignment_at`` returns an alignment there. ``compiled``: the expressions that its lanes may
-    evaluate. ``edges``: see :data:`shardmerge.worker.relay.serve.subscription.Edges`.
+    evaluate. ``edges``: see :data:`shardmerge.worker.relay.serve.subscription.Edges`. ``shares``: splits the blocks for
+    lanes on other machines; None: each of them gets all events.
     """
 
     coordinator: LaneCoordinator
@@ -39,6 +41,7 @@ class RunningReplicate:
     alignment_at: Callable[[RelayOffset], AlignmentPoint | None] = _nowhere
     compiled: RunExpressions = field(default_factory=RunExpressions)
     edges: Edges = _no_edges
+    shares: LaneShares | None = None
 
 
 class LaneRegistry(Protocol):

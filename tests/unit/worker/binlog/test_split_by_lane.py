@@ -63,7 +63,7 @@ def _check(plan: TablePlan, events: bytes, lanes: int) -> int:
 
 
 def _group(actions: list[tuple[str, list[int]]], *, one_statement: bool) -> bytes:
-    """A transaction. ``one_statement``: its rows events have one table map, and only the last one ends the statement."""
+    """A transaction. ``one_statement``: its rows events have one table map; only the last one ends the statement."""
     made = GTID + _ANNOTATE + (table_map() if one_statement else b"")
     for number, (kind, keys) in enumerate(actions):
         ends = not one_statement or number == len(actions) - 1
