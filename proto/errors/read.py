@@ -104,6 +104,24 @@ VALUE = _define(
     "{value}",
     workaround="Leave the column out with option columns, and report the value: it should not exist.",
 )
+POSITION_NEEDED = _define(
+    35013,
+    "read-position-needed",
+    scope=Scope.CONFIG,
+    message="over Spark Connect a DataFrame of mysql-shards needs fixed positions: Spark may plan it again for each "
+    "action, and twice within one action, each time at a later position",
+    workaround="Load it with load_fixed(reader) of shardmerge.worker.datasource, in place of reader.load(). "
+    "docs/how-to/spark-connect.md describes it.",
+)
+PASSWORD_IN_PLAN = _define(
+    35014,
+    "read-password-in-plan",
+    scope=Scope.CONFIG,
+    message="source {source}: over Spark Connect the options of a DataFrame are in the server's event log and on its "
+    "web page, so that the text of a password is refused",
+    workaround="Use password-file or password-env, which are read on the server and its executors. If the password was "
+    "a real one, change it: the request may be in the event log.",
+)
 
 _NEW_CHECKPOINT = "start a query with a new checkpoint location and start = snapshot, which reads the tables again"
 

@@ -24,6 +24,7 @@ import pytest
 from shardmerge.proto import errors
 from shardmerge.proto.errors import ErrorSpec, ShardmergeError
 from shardmerge.worker.datasource import MySQLShards
+from shardmerge.worker.datasource.plan.read_plan import FIXED
 from tests.support import all_types
 from tests.support.database import Database
 from tests.support.hooks import Hooks
@@ -60,6 +61,11 @@ class Loaded:
     @property
     def columns(self) -> list[str]:
         return [field.name for field in self.made.schema().fields]
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        """Return the metadata of the first column."""
+        return self.made.schema().fields[0].metadata or {}
 
     def rows(self) -> list[Row]:
         """Return the rows of all partitions, in order."""
@@ -365,6 +371,40 @@ def test_a_state_that_is_lost_is_an_error(server: Database) -> None:
     server.execute("UPDATE d.t SET v = 3")
     _lost(loaded, errors.read.BINLOG_GONE)
     assert Loaded.load(options).rows() == [(1, 3)]
+
+
+def test_a_fixed_position_is_read_again(server: Database) -> None:
+    server.execute(
+        "CREATE DATABASE d_1",
+        "CREATE DATABASE d_2",
+        *(f"CREATE TABLE d_{number}.t (id INT PRIMARY KEY, v INT)" for number in (1, 2)),
+        *(f"INSERT INTO d_{number}.t VALUES (1, 1), (2, 2), (3, 3)" for number in (1, 2)),
+    )
+    options = login(server) | {"tables": "d_*.t"}
+    first = Loaded.load(options)
+    rows, metadata = first.rows(), first.metadata
+    fixed = options | {"position": metadata[FIXED]}
+    server.execute(
+        "INSERT INTO d_1.t VALUES (4, 4)",
+        "UPDATE d_2.t SET v = 9 WHERE id = 1",
+        "FLUSH BINARY LOGS",
+        "DELETE FROM d_1.t WHERE id = 2",
+        "CREATE DATABASE other",
+    )
+    again = Loaded.load(fixed)
+    assert again.rows() == rows
+    assert again.metadata == metadata
+    assert len(Loaded.load(options).rows()) == 6
+    found = json.loads(metadata[FIXED])["mysql-01"]
+    for changed in ({"server": "another"}, {"made": found["made"] - 1}, {"file": "mysql-bin.000999"}):
+        refused(errors.read.BINLOG_GONE, options | {"position": json.dumps({"mysql-01": found | changed})})
+    for text in ("mysql-bin.000001:4", "{}", '{"mysql-02": {}}', json.dumps({"mysql-02": found})):
+        refused(errors.read.OPTION, options | {"position": text})
+    # The tables of the dropped database are not listed any more: its name alone shows that rows would be missing.
+    server.execute("DROP DATABASE d_2")
+    assert "DROP DATABASE d_2" in refused(errors.read.STATEMENT, fixed)
+    server.purge()
+    refused(errors.read.BINLOG_GONE, fixed)
 
 
 def test_too_many_changes_are_an_error(server: Database) -> None:

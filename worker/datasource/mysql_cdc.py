@@ -17,6 +17,8 @@ from shardmerge.worker.datasource.way_out import way_out_shown
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
+    from shardmerge.worker.datasource.plan.read_plan import ReadSource
+
 NAME = "mysql-cdc"
 
 
@@ -29,6 +31,10 @@ class MySQLChanges(DataSource):
 
         with way_out_shown():
             self._options = parse_stream_options(options)
+
+    @property
+    def sources(self) -> tuple[ReadSource, ...]:
+        return self._options.read.sources
 
     @classmethod
     def name(cls) -> str:

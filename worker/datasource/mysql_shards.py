@@ -13,11 +13,11 @@ from pyspark.sql.datasource import DataSource, DataSourceReader
 
 from shardmerge.proto import errors
 from shardmerge.worker.datasource.partition_reader import ShardsReader
-from shardmerge.worker.datasource.plan.read_plan import POSITIONS, ReadPlan
+from shardmerge.worker.datasource.plan.read_plan import FIXED, POSITIONS, ReadPlan, ReadSource
 from shardmerge.worker.datasource.way_out import way_out_shown
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, DataFrameReader
     from pyspark.sql.types import StructType
 
 NAME = "mysql-shards"
@@ -30,6 +30,13 @@ def positions(frame: DataFrame) -> dict[str, str]:
     return found
 
 
+def load_fixed(reader: DataFrameReader) -> DataFrame:
+    """Load a DataFrame whose options fix its positions (option ``position``): whenever Spark plans it, it has the same
+    rows. Over Spark Connect each DataFrame of mysql-shards needs it. A later state needs another reader."""
+    metadata: dict[str, Any] = reader.load().schema.fields[0].metadata or {}
+    return reader.option("position", metadata[FIXED]).load()
+
+
 class MySQLShards(DataSource):
     """For ``spark.dataSource.register``; see :func:`shardmerge.worker.datasource.registration.register`."""
 
@@ -40,6 +47,10 @@ class MySQLShards(DataSource):
         with way_out_shown():
             self._options = parse_options(options)
         self._plan: ReadPlan | None = None
+
+    @property
+    def sources(self) -> tuple[ReadSource, ...]:
+        return self._options.sources
 
     @classmethod
     def name(cls) -> str:

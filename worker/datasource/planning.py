@@ -6,6 +6,7 @@ import uuid
 from dataclasses import dataclass
 
 from shardmerge.proto import errors
+from shardmerge.proto.errors import ShardmergeError
 from shardmerge.worker.core.mysql.cancellable_session import close_quietly
 from shardmerge.worker.core.mysql.connection import (
     ServerInfo,
@@ -17,12 +18,14 @@ from shardmerge.worker.core.mysql.connection import (
     text_of,
 )
 from shardmerge.worker.core.mysql.create_table import UnreadableCreateTable
+from shardmerge.worker.core.mysql.endpoint import Endpoint
 from shardmerge.worker.core.mysql.foreign_keys import cascading_keys
 from shardmerge.worker.core.mysql.information_schema import list_tables, read_tables
 from shardmerge.worker.core.mysql.show_create import read_create_texts
 from shardmerge.worker.core.position import SourcePosition
 from shardmerge.worker.core.table import Table
 from shardmerge.worker.core.table_plan import TablePlan
+from shardmerge.worker.datasource.plan.fixed_position import FixedPosition
 from shardmerge.worker.datasource.plan.read_plan import (
     ReadOptions,
     ReadPlan,
@@ -48,8 +51,7 @@ _NEEDED = (("binlog_format", "ROW"), ("binlog_row_image", "FULL"))
 @dataclass(frozen=True, slots=True)
 class _Found:
     source: ReadSource
-    position: SourcePosition
-    made: int
+    fixed: FixedPosition
     plans: tuple[TablePlan, ...]
 
 
@@ -68,13 +70,13 @@ def plan_read(options: ReadOptions) -> ReadPlan:
         sources=tuple(
             SourcePlan(
                 each.source,
-                each.position,
-                each.made,
+                each.fixed.position,
+                each.fixed.made,
                 tuple(read_table(number, plan, names) for number, plan in enumerate(each.plans)),
             )
             for each in found
         ),
-        schema=frame_schema(columns, {each.source.source: each.position for each in found}),
+        schema=frame_schema(columns, {each.source.source: each.fixed for each in found}),
         options=options,
     )
 
@@ -89,9 +91,32 @@ def _of_source(source: ReadSource, options: ReadOptions) -> _Found:
             tables, position = tables_at(session, info, source, options)
             check_cascades(session, source.source, tables)
         plans = tuple(plan_table(number, table, source) for number, table in enumerate(tables))
-        return _Found(source, position, file_made(source.source, endpoint, position), plans)
+        if source.fixed is None:
+            return _Found(source, FixedPosition(position, file_made(source.source, endpoint, position)), plans)
+        _check_fixed(source.source, endpoint, source.fixed, position)
+        return _Found(source, source.fixed, plans)
     finally:
         close_quietly(session)
+
+
+def _check_fixed(source: str, endpoint: Endpoint, fixed: FixedPosition, now: SourcePosition) -> None:
+    """Raises ``read.BINLOG_GONE`` unless the position is one of this server, and every transaction before it is visible
+    to a SELECT that starts now. That the tables had their present structure there is not checked here: a statement
+    after the position is found when rows are read."""
+    if not now.same_server(fixed.position):
+        reason = "another server answers at the source's address"
+        raise errors.read.BINLOG_GONE(source=source, position=fixed.position, reason=reason)
+    if not now.reaches(fixed.position):
+        raise errors.read.BINLOG_GONE(source=source, position=fixed.position, reason=f"the source is at {now}")
+    try:
+        made = file_made(source, endpoint, fixed.position)
+    except ShardmergeError as error:
+        if error.spec is not errors.relay.SOURCE_LOG_GONE:
+            raise
+        raise errors.read.BINLOG_GONE(source=source, position=fixed.position, reason=error.message) from error
+    if made != fixed.made:
+        reason = f"the source has another file {fixed.position.file} than then"
+        raise errors.read.BINLOG_GONE(source=source, position=fixed.position, reason=reason)
 
 
 def _check_server(session: Session, source: str) -> None:

@@ -18,6 +18,7 @@ from shardmerge.proto.config.source import parse_source
 from shardmerge.proto.config.task.task_file import parse_task
 from shardmerge.worker.core.mysql.endpoint import Endpoint
 from shardmerge.worker.core.table_plan import TargetTable
+from shardmerge.worker.datasource.plan.fixed_position import FixedPosition, from_text
 from shardmerge.worker.datasource.plan.lazy_rules import LazyRules
 from shardmerge.worker.datasource.plan.password import Password, PasswordFile, PasswordText, PasswordVariable
 from shardmerge.worker.datasource.plan.read_plan import ReadOptions, ReadSource
@@ -34,7 +35,7 @@ _ONE_SOURCE = ("source-id", *_SERVER, *_PASSWORDS)
 _EXTRACTS = ("extract-table", "extract-schema", "extract-source")
 _INLINE = ("tables", "routes", "column-mappings", "case-sensitive", *_EXTRACTS)
 _OF_READ = ("columns", "where", "chunk-rows", "zero-dates", "max-undo-mib")
-_KNOWN = frozenset((*_ONE_SOURCE, *_INLINE, "sources", "task-file", "target-table", *_OF_READ))
+_KNOWN = frozenset((*_ONE_SOURCE, *_INLINE, "sources", "task-file", "target-table", "position", *_OF_READ))
 _TARGET = TargetTable("mysql-shards", "rows")
 """The name of the merged table where the options name none."""
 
@@ -50,8 +51,9 @@ def parse_options(options: Mapping[str, str]) -> ReadOptions:
     zero_dates = found.get("zero-dates", "fail").lower()
     if zero_dates not in ("fail", "null"):
         raise errors.read.OPTION(option="zero-dates", reason="it is fail or null")
+    fixed = _fixed(found, sources)
     made = [
-        ReadSource(source, endpoint, password, LazyRules(Rules.from_config(subtasks[source])))
+        ReadSource(source, endpoint, password, LazyRules(Rules.from_config(subtasks[source])), fixed.get(source))
         for source, (endpoint, password, _) in sources.items()
     ]
     return ReadOptions(
@@ -64,6 +66,17 @@ def parse_options(options: Mapping[str, str]) -> ReadOptions:
         zero_is_null=zero_dates == "null",
         most_undo=_number(found, "max-undo-mib", MAX_UNDO_MIB) << 20,
     )
+
+
+def _fixed(found: Mapping[str, str], sources: _Sources) -> Mapping[str, FixedPosition]:
+    """By source-id: the positions of the option ``position``, of all sources or of none."""
+    if "position" not in found:
+        return {}
+    fixed = from_text(found["position"])
+    if fixed.keys() != sources.keys():
+        reason = f"it is of the sources {', '.join(fixed)}, but the DataFrame has {', '.join(sources)}"
+        raise errors.read.OPTION(option="position", reason=reason)
+    return fixed
 
 
 _Sources = dict[str, tuple[Endpoint, Password, tuple[str, ...] | None]]

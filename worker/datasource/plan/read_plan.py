@@ -16,6 +16,7 @@ from shardmerge.worker.core.mysql.endpoint import Endpoint
 from shardmerge.worker.core.position import SourcePosition
 from shardmerge.worker.core.table import Table
 from shardmerge.worker.core.table_plan import ColumnPlan, Mapping, TablePlan, TargetTable
+from shardmerge.worker.datasource.plan.fixed_position import FixedPosition, to_text
 from shardmerge.worker.datasource.plan.frame_types import common_type, spark_type
 from shardmerge.worker.datasource.plan.lazy_rules import LazyRules
 from shardmerge.worker.datasource.plan.password import Password
@@ -24,15 +25,20 @@ from shardmerge.worker.datasource.plan.where import Comparison
 POSITIONS = "mysql-shards"
 """Key in the metadata of each column of the DataFrame: the position of each source as ``file:byte``."""
 
+FIXED = "mysql-shards-fixed"
+"""Key there: the value of the option ``position`` that reads the same state again."""
+
 
 @dataclass(frozen=True, slots=True)
 class ReadSource:
-    """One source: how to reach it (``endpoint`` has no password), ``lazy_rules``: those that apply to its tables."""
+    """One source: how to reach it (``endpoint`` has no password), ``lazy_rules``: those that apply to its tables.
+    ``fixed``: the position that the option ``position`` has for it; None for that of load()."""
 
     source: str
     endpoint: Endpoint
     password: Password
     lazy_rules: LazyRules
+    fixed: FixedPosition | None = None
 
     def connection(self) -> Endpoint:
         """The endpoint with its password. Raises ``read.OPTION``."""
@@ -42,6 +48,15 @@ class ReadSource:
         """Whether the rules send a table's rows to ``target``."""
         route = self.lazy_rules.rules.route(schema, table, self.source)
         return route is not None and (route.target_schema, route.target_table) == target.names
+
+    def may_send(self, target: TargetTable, schema: str) -> bool:
+        """Whether the rules could send a table of a schema to ``target``, also one that does not exist now."""
+        rules = self.lazy_rules.rules
+        routed = any(
+            rule.may_lead_to(*target.names) and rule.selector.schema.matches(schema) for rule in rules.router.rules
+        )
+        # A table without a route keeps its name.
+        return rules.may_hold(schema) and (routed or schema == target.schema)
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,9 +173,10 @@ def _differs(plan: TablePlan, column: str, reason: str) -> ShardmergeError:
     )
 
 
-def frame_schema(columns: Sequence[tuple[str, DataType]], positions: dict[str, SourcePosition]) -> StructType:
+def frame_schema(columns: Sequence[tuple[str, DataType]], positions: dict[str, FixedPosition]) -> StructType:
     """The schema of the DataFrame, with the positions in the metadata of each column."""
-    metadata = {POSITIONS: {name: f"{place.file}:{place.pos}" for name, place in positions.items()}}
+    shown = {name: f"{each.position.file}:{each.position.pos}" for name, each in positions.items()}
+    metadata = {POSITIONS: shown, FIXED: to_text(positions)}
     return StructType([StructField(name, held, True, metadata) for name, held in columns])
 
 

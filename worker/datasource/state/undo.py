@@ -90,7 +90,7 @@ class Undo:
         """Raises ``read.STATEMENT`` for a statement that may change the tables, or which tables there are."""
         query = statement.query
         scope = classify(query.text, query.schema, query.sql_mode)
-        if touches(scope, self._is_wanted, lambda schema: schema.lower() in self._schemas):
+        if touches(scope, self._is_wanted, self._may_hold):
             raise errors.read.STATEMENT(
                 source=self._plan.source.source,
                 position=self._plan.position,
@@ -102,6 +102,14 @@ class Undo:
         """Also in lower case: with lower_case_table_names=1 statements have the names as typed, tables do not."""
         names = {(schema, table), (schema.lower(), table.lower())}
         return any(self._plan.source.sends_to(self._options.target, *name) for name in names)
+
+    def _may_hold(self, schema: str) -> bool:
+        """Whether a table of the DataFrame is in a schema. With a fixed position the tables were listed after it: DROP
+        DATABASE may have removed some that are not known here."""
+        if schema.lower() in self._schemas:
+            return True
+        source, target = self._plan.source, self._options.target
+        return source.fixed is not None and any(source.may_send(target, one) for one in {schema, schema.lower()})
 
     def _unknown_xa(self, at: SourcePosition) -> ShardmergeError:
         return errors.read.XA(source=self._plan.source.source, position=self._plan.position, at=at)

@@ -15,8 +15,11 @@ BATCH_BYTES = 64 << 20
 MOST_BYTES = 1 << 40
 MOST_TASKS = 64
 
-_OF_BATCHES = ("where",)
-"""Options of mysql-shards that have no meaning for changes."""
+_OF_BATCHES = {
+    "where": "a stream has all changes: filter the DataFrame",
+    "position": "a stream starts where option start and its checkpoint say",
+}
+"""Options of mysql-shards that have no meaning for changes, and why."""
 
 
 class OnDdl(enum.Enum):
@@ -43,9 +46,9 @@ class StreamOptions:
 def parse_stream_options(options: Mapping[str, str]) -> StreamOptions:
     """Raises ``read.OPTION``, and what parse_options() raises."""
     found = {key.lower(): value for key, value in options.items()}
-    for key in _OF_BATCHES:
+    for key, reason in _OF_BATCHES.items():
         if key in found:
-            raise errors.read.OPTION(option=key, reason="a stream has all changes: filter the DataFrame")
+            raise errors.read.OPTION(option=key, reason=reason)
     start = found.pop("start", "snapshot")
     on_ddl = found.pop("ddl", OnDdl.STOP.value).strip().lower()
     if on_ddl not in (OnDdl.STOP.value, OnDdl.EVENT.value):
