@@ -259,3 +259,26 @@ SPARK_SLOTS_MISSING = _define(
     "again.",
     retryable=True,
 )
+PACK_OUTPUT_REFUSED = _define(
+    70055,
+    "pack-output-refused",
+    scope=Scope.CONFIG,
+    message="the archive cannot be {path}: {reason}",
+    workaround="Give another path to `dm-worker pack --output`, for example /opt/environment.tar.gz.",
+)
+PACK_PACKAGE_REFUSED = _define(
+    70056,
+    "pack-package-refused",
+    scope=Scope.CONFIG,
+    message="{package} cannot be packed: {reason}",
+    workaround="Install it into the environment of dm-worker as a wheel (pip install), or correct the name in "
+    "transform-modules or --module.",
+)
+PACK_FAILED = _define(
+    70057,
+    "pack-failed",
+    scope=Scope.CONFIG,
+    message="the archive {path} could not be written: {reason}",
+    workaround="Correct what the message names, for example free space on the disk, and run the command again. An "
+    "earlier archive at this path was not changed.",
+)

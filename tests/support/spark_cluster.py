@@ -53,7 +53,7 @@ class SparkCluster:
     """A master and workers with ``cores`` each, all at ``host``; their files and the executors' are in ``directory``.
 
     ``environments``: further environment variables of each worker, which its executors inherit. ``prefix``: the command
-    that starts each process, e.g. in a network namespace.
+    that starts each process, e.g. in a namespace. ``home``: the folder of Spark.
     """
 
     directory: Path
@@ -61,6 +61,7 @@ class SparkCluster:
     host: str = "127.0.0.1"
     environments: Sequence[Mapping[str, str]] = ()
     prefix: Sequence[str] = ()
+    home: Path = _HOME
     port: int = field(default_factory=free_port)
     nodes: list[SparkNode] = field(default_factory=list[SparkNode])
 
@@ -128,7 +129,7 @@ class SparkCluster:
                 [
                     *self.prefix,
                     str(java),
-                    *("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx256m", "-cp", f"{_HOME}/jars/*"),
+                    *("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx256m", "-cp", f"{self.home}/jars/*"),
                     "--add-opens=java.base/java.nio=ALL-UNNAMED",
                     "--add-opens=java.base/sun.nio.ch=ALL-UNNAMED",
                     f"{_CLASSES}.{kind}",
@@ -139,7 +140,7 @@ class SparkCluster:
                 cwd=self.directory,
                 env={
                     **os.environ,
-                    "SPARK_HOME": str(_HOME),
+                    "SPARK_HOME": str(self.home),
                     "SPARK_SCALA_VERSION": "2.13",
                     "SPARK_LOCAL_IP": self.host,
                     # A process that is killed leaves its temporary files; executors inherit both.

@@ -45,7 +45,10 @@ _SIGNAL_SECONDS = 0.1
 
 @flags_of(WorkerFile)
 def command(path: Path | None, **flags: str | None) -> None:
-    """Hold one source: relay its binlog, take snapshots, replicate through Spark. A flag wins over the file's key."""
+    """Hold one source: relay its binlog, take snapshots, replicate through Spark. A flag wins over the file's key.
+
+    `dm-worker pack` makes an archive of this environment for Spark's executors: `dm-worker pack --help`.
+    """
     try:
         given = load_daemon(WorkerFile, path, given_flags(flags))
         config = given.model
@@ -90,6 +93,10 @@ def _checked(config: WorkerFile) -> Mapping[str, str]:
 
 def main() -> None:
     """The console script."""
+    if sys.argv[1:2] == ["pack"]:
+        from shardmerge.worker.daemon.pack.command import pack
+
+        pack(sys.argv[2:], prog_name="dm-worker pack")
     command(with_two_dashes(sys.argv[1:], flag_names(WorkerFile)), prog_name="dm-worker")
 
 
