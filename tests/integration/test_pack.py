@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+import tarfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -27,8 +28,11 @@ _HIDDEN = (str(ROOT), sys.prefix, sysconfig.get_path("stdlib"))
 _COMMAND = str(Path(sys.executable).parent / "dm-worker")
 
 
-def _pack(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([_COMMAND, "pack", *arguments], capture_output=True, text=True, check=False, timeout=500)
+def _pack(*arguments: str, path: Path | None = None) -> subprocess.CompletedProcess[str]:
+    """``path``: a further folder of modules."""
+    environment = os.environ if path is None else {**os.environ, "PYTHONPATH": str(path)}
+    command = [_COMMAND, "pack", *arguments]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=500)
 
 
 def _without_environment(folder: Path) -> tuple[str, ...]:
@@ -57,9 +61,23 @@ def test_executors_without_the_environment(
     make_cluster: Callable[..., Cluster],
 ) -> None:
     archive = tmp_path / "environment.tar.gz"
-    done = _pack("--output", str(archive))
+    modules = tmp_path / "modules"
+    modules.mkdir()
+    (modules / "module_of_a_user.py").touch()
+    (modules / "secret.key").touch()
+    config = tmp_path / "worker.yaml"
+    config.write_text("transform-modules: [module_of_a_user]\n", encoding="utf-8")
+    done = _pack("--config", str(config), "--module", "pluggy", "--output", str(archive), path=modules)
     assert done.returncode == 0, done.stderr
     assert f"spark.archives: {archive}#environment" in done.stdout
+    with tarfile.open(archive) as packed:
+        names = {Path(name).name for name in packed.getnames()}
+        tops = {Path(name).parent.name for name in packed.getnames()}
+    assert "module_of_a_user.py" in names
+    assert {"pluggy", "shardmerge", "pyarrow"} <= tops
+    # Installed here, but needed by nothing that is packed; files that no installation has listed.
+    assert not tops & {"pytest", "pip"}
+    assert not names & {"secret.key", "worker.yaml", "direct_url.json"}
     print(f"measured: {done.stdout.splitlines()[0]}")
     spark = SparkCluster(
         tmp_path / "spark", cores=(4,), home=tmp_path / "home", prefix=_without_environment(tmp_path / "home")
