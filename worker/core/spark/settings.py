@@ -63,6 +63,19 @@ _UI_TLS_KEYS = ("spark.ssl.enabled", "spark.ssl.ui.enabled")
 _EXECUTOR_OPTIONS_KEY = "spark.executor.extraJavaOptions"
 # The JVM of an executor only starts Python processes. It is to start quickly, because another executor was lost.
 _EXECUTOR_JVM_OPTIONS = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Djavax.xml.accessExternalDTD="
+# An executor that is frozen or cut off closes no connection: Spark notices it by missing heartbeats, by default after
+# two to three minutes. All lanes wait meanwhile. A pause of a few seconds, as on a busy machine, is no loss.
+_HEARTBEAT_INTERVAL = "spark.executor.heartbeatInterval"
+_HEARTBEAT_TIMEOUT = "spark.storage.blockManagerHeartbeatTimeoutMs"
+_TIMEOUT_CHECK = "spark.network.timeoutInterval"
+_HEARTBEATS: Mapping[str, str] = {
+    _HEARTBEAT_INTERVAL: "2s",
+    _HEARTBEAT_TIMEOUT: "15s",
+    _TIMEOUT_CHECK: "1s",
+    # From the other side: an executor without an answer of its driver ends after 15 intervals, with its lanes.
+    "spark.executor.heartbeat.maxFailures": "15",
+}
+_HEARTBEATS_OF_USER = frozenset(_HEARTBEATS) | {"spark.network.timeout"}
 
 
 def effective(settings: Mapping[str, str], scratch: Path | None = None, advertised: str = "") -> Mapping[str, str]:
@@ -81,6 +94,10 @@ def effective(settings: Mapping[str, str], scratch: Path | None = None, advertis
     master = settings.get(MASTER, _DEFAULTS[MASTER])
     if not is_local(master):
         further[_EXECUTOR_OPTIONS_KEY] = _EXECUTOR_JVM_OPTIONS
+        # They depend on each other: Spark refuses an interval above the time-out, and ignores spark.network.timeout
+        # where the more specific one is set. So a user's own values are kept without any of these.
+        if _HEARTBEATS_OF_USER.isdisjoint(settings):
+            further |= _HEARTBEATS
         if advertised:
             further |= dict.fromkeys((BIND_ADDRESS, _DRIVER_HOST), advertised.rpartition(":")[0])
     if own := settings.get(_OPTIONS_KEY):

@@ -165,3 +165,20 @@ def test_options_of_executors_are_joined() -> None:
 def test_a_file_of_properties() -> None:
     text = properties({"spark.a": "x=1 # \\ \n\ty", "spark.b c": " z: é"})
     assert text == "spark.a=x=1 # \\\\ \\n\\ty\nspark.b\\ c=\\ z: é\n"
+
+
+def test_a_lost_executor_is_noticed_soon_on_a_cluster() -> None:
+    found = effective(_STANDALONE)
+    assert found["spark.executor.heartbeatInterval"] == "2s"
+    assert found["spark.storage.blockManagerHeartbeatTimeoutMs"] == "15s"
+    assert found["spark.network.timeoutInterval"] == "1s"
+    assert found["spark.executor.heartbeat.maxFailures"] == "15"
+    assert not [key for key in effective({"spark.master": "local[4]"}) if "eartbeat" in key]
+
+
+@pytest.mark.parametrize("key", ["spark.network.timeout", "spark.executor.heartbeatInterval"])
+def test_own_heartbeats_are_kept_without_ours(key: str) -> None:
+    """With ours, Spark would ignore the first one, and refuse the second one if it is longer than our time-out."""
+    found = effective({**_STANDALONE, key: "60s"})
+    assert found[key] == "60s"
+    assert "spark.storage.blockManagerHeartbeatTimeoutMs" not in found
