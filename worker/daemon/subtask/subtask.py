@@ -92,6 +92,14 @@ def _why_idle(stage: pb.Stage, error: ShardmergeError | None) -> str:
     return "it is paused" if stage == pb.STAGE_PAUSED else "it is stopped"
 
 
+def _pause_seconds(error: ShardmergeError, failures: int) -> float:
+    """The pause before the next run. ``failures``: how many runs have failed before this one."""
+    if not failures and error.spec in _LANES_LOST:
+        return 0.0  # a process has ended, and all other lanes wait for the next run
+    most = _BACKOFF_SLOTS_SECONDS if error.spec in _SLOTS_MISSING else _BACKOFF_MAX_SECONDS
+    return min(_BACKOFF_FIRST_SECONDS * 2**failures, most)
+
+
 class SubTask:
     """Owns one subtask at this worker. Public methods are thread-safe."""
 
@@ -365,8 +373,7 @@ class SubTask:
                     if error.spec is errors.replicate.TARGET_TRANSACTION_TOO_LARGE:
                         self._batch_divisor = min(self._batch_divisor * 4, MOST_BATCH_DIVISOR)
                     if error.spec.retryable:
-                        most = _BACKOFF_SLOTS_SECONDS if error.spec in _SLOTS_MISSING else _BACKOFF_MAX_SECONDS
-                        pause = min(_BACKOFF_FIRST_SECONDS * 2**self._failures, most)
+                        pause = _pause_seconds(error, self._failures)
                         self._failures = min(self._failures + 1, _BACKOFF_MAX_DOUBLINGS)
                         self._retry_at = time.monotonic() + pause
                         self._log.warning("run failed, will resume", error=str(error), seconds=pause)

@@ -6,12 +6,15 @@ import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
 from shardmerge.proto import common_pb2 as pb
 from shardmerge.proto import config_pb2, errors, secret, worker_pb2
 from shardmerge.proto.state_pb2 import BinlogOp
+from shardmerge.worker.core.spark.runner import SparkRunner
 from shardmerge.worker.core.stop_signal import StopSignal
 from shardmerge.worker.daemon.subtask import subtask as module
 from shardmerge.worker.daemon.subtask.run_resources import RunObserver
@@ -57,7 +60,9 @@ def start(monkeypatch: pytest.MonkeyPatch) -> Callable[[Script], SubTask]:
 
     def make(script: Script) -> SubTask:
         ScriptedRun.script, ScriptedRun.runs = staticmethod(script), []
-        return SubTask(decision(1), HOST, lambda: True)
+        return SubTask(
+            decision(1), replace(HOST, spark=cast("SparkRunner", SimpleNamespace(is_local=True))), lambda: True
+        )
 
     return make
 
@@ -175,6 +180,20 @@ def test_an_outage_of_any_length_is_outlived(
     monkeypatch.setattr(module, "_LEAST_PAUSE_SECONDS", 0.0)
     subtask = start(fails_long)
     until(lambda: stage(subtask) == pb.STAGE_FINISHED, "it finishes after 1100 runs")
+
+
+def test_lost_lanes_run_again_at_once_and_then_after_a_pause(
+    start: Callable[[Script], SubTask], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_BACKOFF_FIRST_SECONDS", 1000.0)
+    monkeypatch.setattr(module, "_BACKOFF_MAX_SECONDS", 1000.0)
+    lost = Failed(errors.worker.SPARK_TASK_LOST(job="j", reason="killed"))
+    subtask = start(lambda _, stop: lost)
+    until(lambda: len(ScriptedRun.runs) == 2 and stage(subtask) == pb.STAGE_PAUSED, "it has run again", 60)
+    assert subtask.status().waiting_for.startswith("automatic resume in ")
+    subtask.end()
+    assert subtask.join(300)
+    assert len(ScriptedRun.runs) == 2
 
 
 def test_a_word_that_may_have_come_too_late_for_a_run_has_another_one(start: Callable[[Script], SubTask]) -> None:
