@@ -17,7 +17,7 @@ from shardmerge.proto import errors
 from shardmerge.proto.errors import ShardmergeError
 from shardmerge.proto.log import get_logger
 from shardmerge.worker.core.spark.failures import JVM_ERRORS
-from shardmerge.worker.core.spark.standalone_master import describe_cluster
+from shardmerge.worker.core.spark.standalone_master import describe_cluster, has_forgotten
 
 log = get_logger()
 
@@ -84,7 +84,7 @@ class Executors:
 
     @property
     def is_stopped(self) -> bool:
-        """Whether the driver has lost its cluster for good (its master has removed it), as last seen."""
+        """Whether the driver has lost its cluster for good (its master has removed or forgotten it), as last seen."""
         return self._is_stopped
 
     def look(self) -> None:
@@ -101,6 +101,9 @@ class Executors:
                 self.look()
             except JVM_ERRORS:  # the JVM has ended, which the runner notices
                 return
+            if self._slots.short_since is not None and has_forgotten(self._spark, self._master):
+                log.warning("Spark's master does not know this worker any more", master=self._master)
+                self._is_stopped = True
             now = self._slots.count
             if now != before:
                 log.info("slots of Spark's executors", master=self._master, before=before, now=now)

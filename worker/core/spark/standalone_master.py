@@ -1,4 +1,4 @@
-"""Asks the master of a standalone cluster for its workers and cores, to explain why executors are missing."""
+"""Asks the master of a standalone cluster why executors are missing, and whether it knows the driver still."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from shardmerge.proto.config.daemon.spark import master_addresses
 from shardmerge.worker.core.spark.failures import JVM_ERRORS
 
 _ANSWER_SECONDS = 3
+_ACTIVE = "ALIVE"
 
 
 def describe_cluster(spark: SparkSession, master: str) -> str:
@@ -20,6 +21,23 @@ def describe_cluster(spark: SparkSession, master: str) -> str:
         except JVM_ERRORS:  # a standby master, another version of Spark, or a JVM that has ended
             continue
     return "how many cores the cluster has is not known"
+
+
+def has_forgotten(spark: SparkSession, master: str) -> bool:
+    """Whether the cluster's active master does not know this driver: it was restarted without its records, or has
+    removed the driver while it did not answer. Such a driver gets no executor any more, and is not informed.
+
+    False without an answer: a master that is starting, or another one, may know the driver.
+    """
+    own = spark.sparkContext._jsc.sc().applicationId()
+    for address in master_addresses(master):
+        try:
+            state = _state(spark, address)
+            if state.status().toString() == _ACTIVE:
+                return all(one.id() != own for one in state.activeApps())
+        except JVM_ERRORS:
+            continue
+    return False
 
 
 def _described(spark: SparkSession, address: str) -> str:
