@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
 
-from tests.support.world import World
+from tests.support.cluster import Cluster
+from tests.support.mariadb import MariaDB
+from tests.support.other_machine import OtherMachine, another_machine
+from tests.support.spark_cluster import SparkCluster
+from tests.support.spark_merge import SparkMerge
+from tests.support.world import Family, World
 
 _LONGEST = (
     "test_kill.py",
@@ -88,3 +94,41 @@ def world(module_world: World, watch_logs: Callable[[Path], None]) -> World:
     watch_logs(module_world.directory)
     module_world.heal()
     return module_world
+
+
+@pytest.fixture
+def make_spark(tmp_path: Path, watch_logs: Callable[[Path], None]) -> Iterator[Callable[..., SparkCluster]]:
+    """``make_spark(**arguments of SparkCluster)``: a started cluster, ended after the test."""
+    made: list[SparkCluster] = []
+
+    def make(**arguments: object) -> SparkCluster:
+        folder = tmp_path / f"spark-{len(made) + 1}"
+        cluster = SparkCluster(folder, **arguments)  # pyright: ignore[reportArgumentType]
+        watch_logs(folder)
+        made.append(cluster)
+        return cluster.start()
+
+    yield make
+    for cluster in made:
+        cluster.stop()
+
+
+@pytest.fixture
+def other_machine() -> Iterator[OtherMachine]:
+    if os.geteuid() != 0 or shutil.which("ip") is None:
+        pytest.skip("a network namespace needs root and the command ip")
+    with another_machine() as made:
+        yield made
+
+
+@pytest.fixture
+def make_merge(make_server: Callable[..., MariaDB], make_cluster: Callable[..., Cluster]) -> Callable[..., SparkMerge]:
+    """``make_merge(spark, **settings of Spark)``: servers and a cluster whose worker runs its lanes on ``spark``."""
+
+    def make(spark: SparkCluster, settings: Mapping[str, str] = {}) -> SparkMerge:
+        source, target = make_server("source"), make_server("target")
+        cluster = make_cluster(workers=1, worker_settings={"spark": {**spark.settings, **settings}})
+        cluster.create_source("mysql-01", source)
+        return SparkMerge(spark, cluster, Family("spread", (("mysql-01", source),), target), source)
+
+    return make

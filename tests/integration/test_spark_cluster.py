@@ -5,10 +5,8 @@ Figures in docs/how-to/spark-cluster.md come from the lines that begin with "mea
 
 from __future__ import annotations
 
-import os
 import shutil
 import signal
-import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -19,38 +17,18 @@ import pytest
 import shardmerge
 from shardmerge.proto import errors
 from shardmerge.proto.errors import ErrorSpec
-from tests.support.cluster import Cluster
 from tests.support.daemon import Daemon
-from tests.support.database import Database
 from tests.support.etcd import Etcd
-from tests.support.mariadb import MariaDB
+from tests.support.other_machine import OtherMachine
 from tests.support.ports import free_port
-from tests.support.spark_cluster import SparkCluster, SparkNode, kill
+from tests.support.spark_cluster import SparkCluster, kill
+from tests.support.spark_merge import SparkMerge, is_slow, lane_processes
 from tests.support.wait import until
-from tests.support.world import Family
 from tests.support.writer import Writer
 
 _RECOVERY_SECONDS = 5.0
 """A lost executor, with slots left on another one: from the kill until rows are applied again."""
 _REFUSED_SECONDS = 30.0
-_MARKS = 16
-
-
-@pytest.fixture
-def make_spark(tmp_path: Path, watch_logs: Callable[[Path], None]) -> Iterator[Callable[..., SparkCluster]]:
-    """``make_spark(**arguments of SparkCluster)``: a started cluster, ended after the test."""
-    made: list[SparkCluster] = []
-
-    def make(**arguments: object) -> SparkCluster:
-        folder = tmp_path / f"spark-{len(made) + 1}"
-        cluster = SparkCluster(folder, **arguments)  # pyright: ignore[reportArgumentType]
-        watch_logs(folder)
-        made.append(cluster)
-        return cluster.start()
-
-    yield make
-    for cluster in made:
-        cluster.stop()
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,120 +88,23 @@ def _refuses(worker: Daemon, spec: ErrorSpec, began: float) -> str:
     assert "Traceback" not in text
     assert worker.session() == []
     print(f"measured: refused with {spec.code} after {took:.1f} s")
-    assert took < _REFUSED_SECONDS or _is_slow(), took
+    assert took < _REFUSED_SECONDS or is_slow(), took
     return text
 
 
-def _is_slow() -> bool:
-    """Return whether others use this machine: then durations say nothing."""
-    return os.getloadavg()[0] > 2 * (os.cpu_count() or 1)
-
-
-def _marks(family: Family, text: str) -> None:
-    """Insert rows of every lane at the first source."""
-    with family.sources[0][1].connect() as link, link.cursor() as cursor:
-        for number in range(_MARKS):
-            cursor.execute(
-                f"INSERT INTO {family.name}_01.order_01 (customer, amount, state, note, token, created) "
-                "VALUES ('mark', 1, 'new', %s, '', '2026-01-01')",
-                (f"{text} {number}",),
-            )
-        link.commit()
-
-
-def _applied(family: Family, text: str) -> bool:
-    with family.target.connect() as link, link.cursor() as cursor:
-        cursor.execute(f"SELECT COUNT(*) FROM {family.name}.orders WHERE note LIKE '{text} %'")
-        return cursor.fetchall()[0][0] == _MARKS
-
-
-def _apply_again(family: Family, text: str, seconds: float, began: float) -> float:
-    """Return the seconds from ``began`` until rows that are inserted now have been applied, by every lane."""
-    _marks(family, text)
-    until(lambda: _applied(family, text), f"{text}: rows are applied again", seconds, every=0.02)
-    return time.monotonic() - began
-
-
-def _has_lanes(node: SparkNode, target: Database) -> bool:
-    """Return whether lanes run on the node: processes that are connected to the target."""
-    return any(
-        each.raddr and each.raddr.port == target.port
-        for process in node.python_processes()
-        for each in process.net_connections(kind="tcp")
-    )
-
-
-def _lose_executor(merge: Merge, text: str) -> float:
-    """Kill an executor with lanes; return the seconds until every lane applies again."""
-    node = until(
-        lambda: next((each for each in merge.spark.workers if _has_lanes(each, merge.family.target)), None),
-        "an executor has lanes",
-        60,
-    )
-    [executor] = node.executors()
-    lanes = [each for each in node.python_processes() if each.ppid() != executor.pid]
-    began = time.monotonic()
-    kill(executor)
-    until(lambda: not any(each.is_running() for each in lanes), "the lanes of the executor end with it", 60, every=0.01)
-    took = _apply_again(merge.family, text, 120, began)
-    print(f"measured: rows are applied {took:.1f} s after the loss of one of two executors")
-    return took
-
-
-def _lane_processes(spark: SparkCluster) -> set[int]:
-    return {process.pid for node in spark.workers for process in node.python_processes()}
-
-
-@dataclass(frozen=True, slots=True)
-class Merge:
-    """A running merge whose lanes run on ``spark``."""
-
-    spark: SparkCluster
-    cluster: Cluster
-    family: Family
-    source: MariaDB
-
-    @property
-    def worker(self) -> Daemon:
-        return self.cluster.workers[0]
-
-    def judge(self) -> None:
-        self.cluster.wait_caught_up(self.family.name, {"mysql-01": self.source})
-        verdict = self.family.verdict()
-        assert verdict.differences == 0, verdict
-        assert verdict.rows > 0
-
-
-@pytest.fixture
-def make_merge(
-    make_server: Callable[..., MariaDB], make_cluster: Callable[..., Cluster]
-) -> Callable[[SparkCluster], Merge]:
-    def make(spark: SparkCluster) -> Merge:
-        source, target = make_server("source"), make_server("target")
-        cluster = make_cluster(workers=1, worker_settings={"spark": spark.settings})
-        cluster.create_source("mysql-01", source)
-        return Merge(spark, cluster, Family("spread", (("mysql-01", source),), target), source)
-
-    return make
-
-
-def test_a_merge_whose_executor_is_killed(
-    make_spark: Callable[..., SparkCluster], make_merge: Callable[[SparkCluster], Merge]
+def test_a_merge_whose_lane_and_executor_are_killed(
+    make_spark: Callable[..., SparkCluster], make_merge: Callable[[SparkCluster], SparkMerge]
 ) -> None:
-    spark = make_spark(cores=(4, 4))
-    merge = make_merge(spark)
+    merge = make_merge(make_spark(cores=(4, 4)))
     shards = merge.family.create(300)
     with Writer(shards, seed=7, pause_seconds=0.05) as writer:
-        merge.cluster.start_task(merge.family.task())
-        merge.cluster.wait_replicating("spread")
+        merge.start()
         writer.go_on()
-        _lose_executor(merge, "again")
+        merge.lose_lane("lane")
+        writer.go_on()
+        merge.lose_executor("again")
         writer.stop()
-    merge.judge()
-    # Nothing remains on the executors' machines when the worker has ended.
-    assert merge.worker.terminate() == 0
-    until(lambda: not _lane_processes(spark), "the Python processes have ended", 60)
-    assert not any(node.executors() for node in spark.workers)
+    merge.end()
 
 
 def test_a_signal_while_no_executor_is_there(make_spark: Callable[..., SparkCluster], starts: Starts) -> None:
@@ -310,35 +191,12 @@ def test_an_address_that_executors_do_not_reach(make_spark: Callable[..., SparkC
         assert client.get_prefix("/").records == ()
 
 
-@pytest.fixture
-def other_machine() -> Iterator[tuple[str, str, str]]:
-    """Provide a network namespace: its name, the address of this machine there, and its own address."""
-    if os.geteuid() != 0 or shutil.which("ip") is None:
-        pytest.skip("a network namespace needs root and the command ip")
-    name, here, there = f"sm{os.getpid()}", "10.213.7.1", "10.213.7.2"
-
-    def ip(*words: str) -> None:
-        subprocess.run(["ip", *words], check=True, capture_output=True)
-
-    ip("netns", "add", name)
-    try:
-        ip("link", "add", f"{name}a", "type", "veth", "peer", "name", f"{name}b", "netns", name)
-        ip("addr", "add", f"{here}/24", "dev", f"{name}a")
-        ip("link", "set", f"{name}a", "up")
-        ip("-n", name, "addr", "add", f"{there}/24", "dev", f"{name}b")
-        ip("-n", name, "link", "set", f"{name}b", "up")
-        ip("-n", name, "link", "set", "lo", "up")
-        yield name, here, there
-    finally:
-        ip("netns", "del", name)
-
-
 @pytest.mark.grid
 def test_executors_on_another_machine(
-    make_spark: Callable[..., SparkCluster], starts: Starts, other_machine: tuple[str, str, str]
+    make_spark: Callable[..., SparkCluster], starts: Starts, other_machine: OtherMachine
 ) -> None:
-    name, here, there = other_machine
-    spark = make_spark(cores=(2,), host=there, prefix=("ip", "netns", "exec", name))
+    here, there = other_machine.here, other_machine.there
+    spark = make_spark(cores=(2,), host=there, prefix=other_machine.prefix)
     # Without any setting of Spark's addresses, executors reach driver and worker.
     worker = starts.begin(spark.settings, f"{here}:{free_port()}")
     until(lambda: "registered" in _log(worker), f"it has registered: {worker.last_lines()}", 120)
@@ -360,35 +218,37 @@ def _log(worker: Daemon) -> str:
 
 
 @pytest.mark.grid
-def test_recovery_times(make_spark: Callable[..., SparkCluster], make_merge: Callable[[SparkCluster], Merge]) -> None:
+def test_recovery_times(
+    make_spark: Callable[..., SparkCluster], make_merge: Callable[[SparkCluster], SparkMerge]
+) -> None:
     """An executor, the whole machine of an executor, the worker, and all executors, one after the other, under load."""
     spark = make_spark(cores=(6, 6))
     merge = make_merge(spark)
     shards = merge.family.create(500)
     with Writer(shards, seed=8, pause_seconds=0.05) as writer:
-        merge.cluster.start_task(merge.family.task())
-        merge.cluster.wait_replicating("spread")
+        merge.start()
         for number in range(3):
             writer.go_on()
-            took = _lose_executor(merge, f"executor{number}")
-            assert took <= _RECOVERY_SECONDS or _is_slow(), took
-            _wait_slots(merge.worker, number + 1)
+            before = merge.ready_lines()
+            took = merge.lose_executor(f"executor{number}")
+            assert took <= _RECOVERY_SECONDS or is_slow(), took
+            merge.wait_slots(before)
 
         began = time.monotonic()
         for node in spark.workers:
             for executor in node.executors():
                 kill(executor)
-        until(lambda: not _lane_processes(spark), "the lanes have ended", 60, every=0.01)
-        took = _apply_again(merge.family, "executors", 120, began)
+        until(lambda: not lane_processes(spark), "the lanes have ended", 60, every=0.01)
+        took = merge.applies_again("executors", began)
         print(f"measured: rows are applied {took:.1f} s after the loss of all executors")
 
         merge.worker.kill_all()
         began = time.monotonic()
-        until(lambda: not _lane_processes(spark), "the Python processes have ended", 60)
+        until(lambda: not lane_processes(spark), "the Python processes have ended", 60)
         print(f"measured: no Python process {time.monotonic() - began:.1f} s after the loss of the worker")
         began = time.monotonic()
         merge.worker.start(wait=False)
-        took = _apply_again(merge.family, "worker", 200, began)
+        took = merge.applies_again("worker", began)
         print(f"measured: rows are applied {took:.1f} s after the start of a worker that was killed")
 
         # The cluster loses all of its workers: the status says so, and the merge continues with another worker.
@@ -396,20 +256,11 @@ def test_recovery_times(make_spark: Callable[..., SparkCluster], make_merge: Cal
         for node in lost:
             spark.end(node)
         [sub] = merge.cluster.wait_subtasks("spread", lambda sub: bool(sub.errors), "shows the error", 120).values()
-        until(lambda: errors.worker.SPARK_NO_EXECUTOR.code in _codes(merge.cluster), "the status names the reason", 120)
+        until(lambda: errors.worker.SPARK_NO_EXECUTOR.code in merge.codes(), "the status names the reason", 120)
         assert sub.raw["sync"].get("unknown")
         began = time.monotonic()
         spark.add_worker(12, {})
-        took = _apply_again(merge.family, "cluster", 200, began)
+        took = merge.applies_again("cluster", began)
         print(f"measured: rows are applied {took:.1f} s after the start of another Spark worker")
         writer.stop()
-    merge.judge()
-
-
-def _codes(cluster: Cluster) -> set[int]:
-    return {code for sub in cluster.subtasks("spread").values() for code, _ in sub.errors}
-
-
-def _wait_slots(worker: Daemon, lost: int) -> None:
-    """Wait until executors that follow the ``lost`` ones are ready: their Python processes run."""
-    until(lambda: worker.log.read_text().count("executors are ready") >= lost, "all slots are ready", 120)
+    merge.end()
