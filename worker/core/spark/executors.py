@@ -17,7 +17,7 @@ from shardmerge.proto import errors
 from shardmerge.proto.errors import ShardmergeError
 from shardmerge.proto.log import get_logger
 from shardmerge.worker.core.spark.failures import JVM_ERRORS
-from shardmerge.worker.core.spark.standalone_master import describe_cluster, has_forgotten
+from shardmerge.worker.core.spark.standalone_master import Driver, describe_cluster, has_forgotten
 
 log = get_logger()
 
@@ -58,8 +58,9 @@ class Executors:
     provides at the start. ``on_more``: called with the number of slots when there are more of them than before."""
 
     def __init__(self, spark: SparkSession, master: str, promised: int | None, on_more: Callable[[int], None]) -> None:
-        self._spark, self._master, self._promised, self._on_more = spark, master, promised, on_more
-        self._java: Any = spark.sparkContext._jsc.sc()
+        self._master, self._promised, self._on_more = master, promised, on_more
+        self._driver = Driver.of(spark)
+        self._java: Any = self._driver.context
         self._seconds = start_seconds(master)
         self._slots = Slots(0)
         self._is_stopped = False
@@ -101,7 +102,8 @@ class Executors:
                 self.look()
             except JVM_ERRORS:  # the JVM has ended, which the runner notices
                 return
-            if self._slots.short_since is not None and has_forgotten(self._spark, self._master):
+            is_short = self._slots.short_since is not None and not self._is_stopped
+            if is_short and has_forgotten(self._driver, self._master):
                 log.warning("Spark's master does not know this worker any more", master=self._master)
                 self._is_stopped = True
             now = self._slots.count
@@ -115,7 +117,7 @@ class Executors:
         return int(self._java.maxNumConcurrentTasks(profile))
 
     def _missing(self, count: int, needed: int) -> ShardmergeError:
-        cluster = describe_cluster(self._spark, self._master)
+        cluster = describe_cluster(self._driver, self._master)
         if count == 0:
             return errors.worker.SPARK_NO_EXECUTOR(master=self._master, seconds=f"{self._seconds:g}", cluster=cluster)
         return errors.worker.SPARK_SLOTS_MISSING(master=self._master, found=count, needed=needed, cluster=cluster)
