@@ -321,8 +321,9 @@ if [ "$PART" = clusters ]; then
     # One process: the tests measure recovery times. -s: their figures are printed.
     export SHARDMERGE_NO_WORLD=1
     step "Spark clusters" tests integration tests/integration/test_spark_cluster.py \
-        tests/integration/test_spark_yarn.py tests/integration/test_kubernetes_executor.py \
-        tests/integration/test_spark_connect.py tests/integration/test_pack.py -m "grid or not grid" -n 0 -s "$@"
+        tests/integration/test_spark_losses.py tests/integration/test_spark_yarn.py \
+        tests/integration/test_kubernetes_executor.py tests/integration/test_spark_connect.py \
+        tests/integration/test_pack.py -m "grid or not grid" -n 0 -s "$@"
 fi
 
 if [ "$PART" = versions ]; then

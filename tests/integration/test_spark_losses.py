@@ -17,14 +17,16 @@ import psutil
 import pytest
 
 from tests.support.cluster import Cluster
+from tests.support.disk import fill, small_disk
 from tests.support.mariadb import MariaDB
 from tests.support.other_machine import OtherMachine
 from tests.support.ports import free_port
-from tests.support.spark_cluster import SparkCluster, SparkNode
+from tests.support.spark_cluster import SparkCluster, SparkNode, kill
 from tests.support.spark_merge import SparkMerge, is_alive, is_slow
 from tests.support.wait import until
 from tests.support.world import Family
 from tests.support.writer import Writer
+from tests.support.zookeeper import ZooKeeper
 
 pytestmark = pytest.mark.grid
 
@@ -44,6 +46,7 @@ _SEPARATE_SECONDS = 6.0
 """A loss so long after the one before is repaired without a pause."""
 _START_SECONDS = 40.0
 """A restart of the worker: a new JVM, executors, and the check of their environment."""
+_ACTIVE = "New state: ALIVE"
 _SOON = {"spark.worker.timeout": "20"}
 
 
@@ -269,3 +272,64 @@ def test_a_restarted_spark_master(make_spark: MakeSpark, make_merge: MakeMerge, 
         before = merge.ready_lines()
         merge.lose_executor("executor")
         merge.wait_slots(before)
+
+
+def test_two_spark_masters(make_spark: MakeSpark, make_merge: MakeMerge, tmp_path: Path) -> None:
+    """The active master ends, and the other one takes over: workers and applications register there."""
+    with ExitStack() as started:
+        zookeeper = ZooKeeper(tmp_path / "zookeeper").start()
+        started.callback(zookeeper.shut_down)
+        conf = {
+            "spark.deploy.recoveryMode": "ZOOKEEPER",
+            "spark.deploy.zookeeper.url": f"127.0.0.1:{zookeeper.port}",
+        }
+        merge = make_merge(make_spark(cores=(6, 6), masters=2, conf=conf))
+        with _writes(merge, 26) as writer:
+            [active] = [each for each in merge.spark.masters_running if each.has_logged(_ACTIVE)]
+            [other] = [each for each in merge.spark.masters_running if each is not active]
+            runs = merge.runs()
+            began = time.monotonic()
+            active.kill()
+            _measured(merge.applies_again("without", began), "the loss of the active Spark master", _AT_ONCE_SECONDS)
+            assert merge.runs() == runs
+            # Without a master there is no replacement; the lanes use the slots that are left.
+            before = merge.ready_lines()
+            merge.lose_executor("between")
+            other.wait_logged("Recovery complete")
+            print(f"measured: the other master is active {time.monotonic() - began:.1f} s after the loss")
+            merge.wait_slots(before)
+            print(f"measured: all slots are ready {time.monotonic() - began:.1f} s after the loss")
+            writer.go_on()
+            before = merge.ready_lines()
+            merge.lose_executor("after")
+            merge.wait_slots(before)
+
+
+def test_a_full_disk_of_an_executor(make_spark: MakeSpark, make_merge: MakeMerge, tmp_path: Path) -> None:
+    """The disk of one Spark worker, with its local directory and the logs of its executors, is full: lanes that run
+    there continue, and no executor starts there until it has space again."""
+    with small_disk(tmp_path / "small", 16) as disk:
+        environment = {"SPARK_LOCAL_DIRS": str(disk), "SPARK_WORKER_DIR": str(disk / "work")}
+        merge = make_merge(make_spark(cores=(6, 6), environments=(environment, {})))
+        with _writes(merge, 27) as writer:
+            full = merge.spark.workers[0]
+            ballast = fill(disk, 0)
+            runs = merge.runs()
+            writer.go_on()
+            _pass(_SEPARATE_SECONDS)
+            merge.applies_again("full", time.monotonic())
+            assert merge.runs() == runs
+
+            before = merge.ready_lines()
+            [executor] = full.executors()
+            began = time.monotonic()
+            kill(executor)
+            _measured(
+                merge.applies_again("executor", began), "the loss of an executor with a full disk", _AT_ONCE_SECONDS
+            )
+            _pass(_SEPARATE_SECONDS)
+            assert merge.ready_lines() == before
+            began = time.monotonic()
+            ballast.unlink()
+            merge.wait_slots(before)
+            print(f"measured: all slots are ready {time.monotonic() - began:.1f} s after the disk has space again")

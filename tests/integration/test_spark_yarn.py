@@ -5,9 +5,12 @@ It needs a YARN of its own, so `bash tests/run.sh clusters` runs it: it does not
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import psutil
@@ -15,12 +18,26 @@ import pytest
 
 from tests.support.cluster import Cluster
 from tests.support.mariadb import MariaDB
+from tests.support.spark_merge import is_alive
 from tests.support.wait import until
 from tests.support.world import Family
 from tests.support.writer import Writer
 from tests.support.yarn import Yarn, spark_settings
 
 pytestmark = pytest.mark.grid
+
+_OTHER = """\
+import json
+import sys
+from pyspark.sql import SparkSession
+
+builder = SparkSession.builder
+for key, value in json.loads(sys.argv[1]).items():
+    builder = builder.config(key if key.startswith("spark.") else f"spark.{key}", value)
+spark = builder.getOrCreate()
+sys.stdin.read()
+spark.stop()
+"""
 
 _PROBES = 64
 """Rows that are spread over all lanes."""
@@ -74,6 +91,61 @@ def test_kills_of_what_yarn_runs(
     assert worker.terminate() == 0
     until(lambda: not yarn.applications(), "the stopped worker's application ends", 60)
     until(lambda: not yarn.containers(), "no process of the worker remains in a container", 60)
+
+
+def test_preempted_executors(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    make_server: Callable[..., MariaDB],
+    make_cluster: Callable[..., Cluster],
+) -> None:
+    """An application of another queue needs its share: YARN ends executors of the worker. The lanes continue in the
+    slots that are left, and the worker has all of its executors again when the other application has ended."""
+    with Yarn(tmp_path / "yarn", nodes=2, queues=("lanes", "others")) as yarn:
+        for name, value in yarn.environment.items():
+            monkeypatch.setenv(name, value)
+        source, target = make_server("source"), make_server("target")
+        settings = {**spark_settings(executors=3, cores=4), "spark.yarn.queue": "lanes"}
+        cluster = make_cluster(workers=1, worker_settings={"spark": settings})
+        [worker] = cluster.workers
+        cluster.create_source("mysql-01", source)
+        family = Family("yarn", (("mysql-01", source),), target)
+        shards = family.create(300)
+        with Writer(shards, seed=32, pause_seconds=0.05) as writer:
+            # On each executor at least one; they fit into the executor that is left.
+            cluster.start_task(family.task(extra="replicate:\n  lanes: 4\n"))
+            cluster.wait_replicating("yarn")
+            writer.go_on()
+            executors = yarn.executors()
+            assert len(executors) == 3
+            with _other_application():
+                until(lambda: not all(map(is_alive, executors)), "an executor of the worker is preempted", 120)
+                begun = time.monotonic()
+                _wait_for_new_rows(source, target)
+                print(f"measured: rows are applied {time.monotonic() - begun:.1f} s after a preemption")
+                assert any(map(is_alive, executors))
+                writer.go_on()
+                _wait_for_new_rows(source, target)
+            until(lambda: len(yarn.executors()) == 3, "the worker has all executors again", 120)
+            writer.go_on()
+        cluster.wait_caught_up("yarn", {"mysql-01": source})
+        verdict = family.verdict()
+        assert verdict.differences == 0, verdict
+        assert worker.terminate() == 0
+        until(lambda: not yarn.containers(), "no process of the worker remains in a container", 60)
+
+
+@contextmanager
+def _other_application() -> Generator[None]:
+    """Run an application of another queue that needs the whole share of its queue."""
+    settings = {**spark_settings(executors=2, cores=1), "spark.yarn.queue": "others", "spark.ui.enabled": "false"}
+    process = subprocess.Popen([sys.executable, "-c", _OTHER, json.dumps(settings)], stdin=subprocess.PIPE)
+    try:
+        yield
+    finally:
+        assert process.stdin is not None
+        process.stdin.close()
+        process.wait(60)
 
 
 def _kill_executor(yarn: Yarn, target: MariaDB) -> None:

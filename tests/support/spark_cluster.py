@@ -84,6 +84,9 @@ class SparkNode:
         """Wait until the worker is a member of the cluster."""
         self.wait_logged("Successfully registered with master")
 
+    def has_logged(self, text: str) -> bool:
+        return text in self.log.read_text(encoding="utf-8", errors="replace")
+
     def wait_logged(self, text: str, count: int = 1) -> None:
         """Wait until it has logged ``text``, ``count`` times since its first start."""
         until(lambda: self.log.read_text(errors="replace").count(text) >= count, f"{text}: {self.last_lines()}", 120)
@@ -162,8 +165,8 @@ class SparkCluster:
     ) -> SparkNode:
         """Start one more worker; it registers soon. ``host``, ``prefix``: those of the cluster unless set."""
         name = f"spark-worker-{len(self.nodes)}"
-        work = self.directory / name
-        options = ["--cores", str(cores), "--memory", _MEMORY, "--work-dir", str(work), self.url]
+        work = environment.get("SPARK_WORKER_DIR", str(self.directory / name))
+        options = ["--cores", str(cores), "--memory", _MEMORY, "--work-dir", work, self.url]
         return self._start(name, "worker.Worker", options, environment, host or self.host, prefix or self.prefix)
 
     def start_again(self, node: SparkNode) -> None:

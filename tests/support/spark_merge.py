@@ -51,6 +51,9 @@ class SparkMerge:
             60,
         )
 
+    def has_lanes(self, node: SparkNode) -> bool:
+        return has_lanes(node, self.family.target)
+
     def lose_executor(self, text: str) -> float:
         """Kill an executor with lanes; return the seconds until every lane applies again."""
         node = self.node_with_lanes()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import subprocess
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Self
@@ -38,13 +38,16 @@ _MEMORY_MB = 6144
 class _HadoopServer(Server):
     """One server of YARN, with its configuration in ``directory/conf``. The ports stay the same after a restart."""
 
-    def __init__(self, directory: Path, main_class: str, settings: Mapping[str, str]) -> None:
+    def __init__(
+        self, directory: Path, main_class: str, settings: Mapping[str, str], queues: Sequence[str] = ("default",)
+    ) -> None:
         super().__init__(directory)
         self._main_class = main_class
         self._settings = settings
+        self._queues = queues
 
     def start(self) -> Self:
-        conf = write_conf(self.directory / "conf", self._settings)
+        conf = write_conf(self.directory / "conf", self._settings, self._queues)
         places = (str(conf), f"{_provided()}/*", *(str(jar) for name in _OF_SPARK for jar in sorted(_JARS.glob(name))))
         self._launch(
             self._main_class.rsplit(".", 1)[1],
@@ -69,8 +72,8 @@ class _HadoopServer(Server):
 class ResourceManager(_HadoopServer):
     """The ResourceManager; it continues its applications after a kill."""
 
-    def __init__(self, directory: Path, settings: Mapping[str, str], page: int) -> None:
-        super().__init__(directory, f"{_SERVER}.resourcemanager.ResourceManager", settings)
+    def __init__(self, directory: Path, settings: Mapping[str, str], page: int, queues: Sequence[str]) -> None:
+        super().__init__(directory, f"{_SERVER}.resourcemanager.ResourceManager", settings, queues)
         self._page = page
 
     def _answers(self) -> bool:
@@ -94,12 +97,15 @@ class NodeManager(_HadoopServer):
 
 
 class Yarn:
-    """A ResourceManager and ``nodes`` NodeManagers. ``cores``: virtual cores of each node."""
+    """A ResourceManager and ``nodes`` NodeManagers. ``cores``: virtual cores of each node. ``queues``: with equal
+    shares; each may use what the others leave, and gives it back by preemption."""
 
-    def __init__(self, directory: Path, *, nodes: int = 1, cores: int = 32) -> None:
+    def __init__(
+        self, directory: Path, *, nodes: int = 1, cores: int = 32, queues: Sequence[str] = ("default",)
+    ) -> None:
         self._directory = directory
         self._settings = _of_resource_manager(directory, page := free_port())
-        self.resource_manager = ResourceManager(directory / "resource-manager", self._settings, page)
+        self.resource_manager = ResourceManager(directory / "resource-manager", self._settings, page, queues)
         self.nodes = tuple(
             NodeManager(
                 directory / f"node-{number}",
@@ -185,12 +191,14 @@ def spark_settings(*, executors: int = 2, cores: int = 8) -> dict[str, str]:
     }
 
 
-def write_conf(folder: Path, settings: Mapping[str, str]) -> Path:
+def write_conf(folder: Path, settings: Mapping[str, str], queues: Sequence[str] = ("default",)) -> Path:
     """Write Hadoop's configuration files; return the folder."""
     folder.mkdir(parents=True, exist_ok=True)
     scheduler = {
-        "yarn.scheduler.capacity.root.queues": "default",
-        "yarn.scheduler.capacity.root.default.capacity": "100",
+        "yarn.scheduler.capacity.root.queues": ",".join(queues),
+        **{f"yarn.scheduler.capacity.root.{queue}.capacity": f"{100 / len(queues):g}" for queue in queues},
+        **{f"yarn.scheduler.capacity.root.{queue}.maximum-capacity": "100" for queue in queues},
+        **{f"yarn.scheduler.capacity.root.{queue}.user-limit-factor": "10" for queue in queues},
         "yarn.scheduler.capacity.maximum-am-resource-percent": "0.5",
     }
     for name, values in (
@@ -222,6 +230,11 @@ def _of_resource_manager(directory: Path, page: int) -> dict[str, str]:
         "yarn.scheduler.minimum-allocation-mb": "256",
         "yarn.scheduler.maximum-allocation-vcores": "64",
         "yarn.application.classpath": "",
+        f"{prefix}.scheduler.monitor.enable": "true",
+        f"{prefix}.monitor.capacity.preemption.monitoring_interval": "1000",
+        f"{prefix}.monitor.capacity.preemption.max_wait_before_kill": "2000",
+        f"{prefix}.monitor.capacity.preemption.total_preemption_per_round": "1.0",
+        f"{prefix}.monitor.capacity.preemption.natural_termination_factor": "1.0",
     }
 
 
