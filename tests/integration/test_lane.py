@@ -19,11 +19,13 @@ from shardmerge.worker.core.mysql.connection import Side
 from shardmerge.worker.core.position import RelayOffset
 from shardmerge.worker.core.spark.runner import TaskBody, TaskOutcome
 from shardmerge.worker.core.stop_signal import StopSignal
+from shardmerge.worker.relay.model import BlockData
 from shardmerge.worker.relay.serve.local_files import LocalLog
 from shardmerge.worker.replicate import lane_coordinator as board_module
 from shardmerge.worker.replicate.lane import lane_spec
 from shardmerge.worker.replicate.lane.target_writer import TargetWriter
 from shardmerge.worker.replicate.lane_coordinator import LaneCoordinator, LaneGone
+from shardmerge.worker.replicate.lane_shares import LaneShares
 from shardmerge.worker.replicate.running import RunningReplicate
 from shardmerge.worker.replicate.unit import ReplicateUnit, StartState, first_checkpoints
 from shardmerge.worker.target.records import checkpoint as checkpoints
@@ -52,7 +54,11 @@ class Recording(Threads):
 @pytest.fixture
 def rig(make_server: Callable[..., MariaDB], tmp_path: Path) -> Iterator[Rig]:
     source, target = make_server("source"), make_server("target")
-    source.execute("CREATE DATABASE shard_1", "CREATE TABLE shard_1.log (v INT, w VARCHAR(20))")
+    source.execute(
+        "CREATE DATABASE shard_1",
+        "CREATE TABLE shard_1.log (v INT, w VARCHAR(20))",
+        "CREATE TABLE shard_1.orders (id INT PRIMARY KEY, note VARCHAR(600))",
+    )
     with Rig(source, target, tmp_path, subtask_config(target)) as made:
         yield made
 
@@ -202,6 +208,39 @@ def test_lanes_beside_the_relay_log_read_its_files(rig: Rig, monkeypatch: pytest
     assert outcome.error.spec is errors.worker.RELAY_UNREADABLE
     assert outcome.error.spec.retryable
     assert "segment 1 is shorter" in outcome.error.message
+
+
+def test_lanes_elsewhere_receive_only_the_events_that_they_need(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    sent: list[int] = []
+    whole: list[int] = []
+    of = LaneShares.of
+
+    def counted(self: LaneShares, lane: int, block: BlockData) -> bytes:
+        part = of(self, lane, block)
+        sent.append(len(part))
+        whole.append(len(block.events))
+        return part
+
+    monkeypatch.setattr(LocalLog, "is_available", lambda _: False)
+    monkeypatch.setattr(LaneShares, "of", counted)
+    note = "n" * 500
+    rig.source.execute(
+        *(f"INSERT INTO shard_1.orders VALUES ({number}, '{note}')" for number in range(1500)),
+        # To another lane, or not; and away.
+        *(f"UPDATE shard_1.orders SET id = {number + 10_000} WHERE id = {number}" for number in range(0, 1500, 3)),
+        *(f"DELETE FROM shard_1.orders WHERE id = {number}" for number in range(1, 1500, 3)),
+        "INSERT INTO shard_1.log VALUES (1, 'end'), (1, 'end')",
+    )
+    running = _Running(_unit(rig, Threads()))
+    until(lambda: count_rows(rig.target, "shard_1.log") == 2, "the rows are applied")
+    query = "SELECT * FROM shard_1.orders ORDER BY id"
+    until(lambda: rig.target.query(query) == rig.source.query(query), "both lanes have applied theirs")
+    running.stop.set()
+    assert running.join() == Stopped()
+    # Each lane asks for each block: without shares the sums are equal. The first block of a lane is not among them.
+    # Half of the updates concern both lanes.
+    assert sum(whole) > 1_000_000
+    assert sum(sent) < 0.7 * sum(whole)
 
 
 def test_a_silent_lane_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
