@@ -7,8 +7,10 @@ and decoded by each of them. Here a block is decoded once, and the lanes togethe
 from __future__ import annotations
 
 import threading
+from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from shardmerge.proto.log import get_logger
 from shardmerge.worker.binlog.decoder import BlockDecoder
@@ -28,7 +30,19 @@ _MOST_BYTES = 64 << 20
 Opened = Callable[[RelayOffset], bytes]
 """Returns the format description of the events from a group end on."""
 
-_Place = tuple[RelayOffset, RelayOffset]
+_END = RelayOffset(1 << 62, 0)
+
+
+@dataclass(slots=True)
+class _Held:
+    """The shares of events up to ``end``, by lane; None: taken."""
+
+    end: RelayOffset
+    parts: list[bytes | None]
+
+    @property
+    def size(self) -> int:
+        return sum(len(part) for part in self.parts if part is not None)
 
 
 class LaneShares:
@@ -46,7 +60,7 @@ class LaneShares:
         self._lock = threading.Lock()
         self._decoder = BlockDecoder(self._resolve, bucket=Bucket(0, lanes), filters=True)
         self._next: RelayOffset | None = None
-        self._held: OrderedDict[_Place, list[bytes | None]] = OrderedDict()
+        self._held: OrderedDict[RelayOffset, _Held] = OrderedDict()
         self._held_bytes = 0
         self._is_useless = False
         self._use(plans)
@@ -55,18 +69,24 @@ class LaneShares:
         """The events of ``block`` that ``lane`` needs; perhaps all of them."""
         if not _is_plain(block) or (self._begin is not None and block.start < self._begin):
             return block.events
+        # Near the head of the relay log each lane gets other blocks, which begin and end between any two groups.
+        made: list[bytes] = []
+        at = block.start
         with self._lock:
-            place = (block.start, block.end)
-            held = self._held.get(place)
-            if held is not None:
-                return self._taken(place, held, lane, block)
-            if self._is_useless or (self._next is not None and block.start < self._next):
-                return block.events
-            parts = self._split(block)
-            if parts is None:
-                return block.events
-            self._hold(place, parts, lane)
-            return parts[lane]
+            while at < block.end:
+                held = self._held.get(at)
+                if held is not None and held.end <= block.end:
+                    part = self._take(at, held, lane)
+                    made.append(_raw(block, at, held.end) if part is None else part)
+                    at = held.end
+                elif self._is_useless or (self._next is not None and at < self._next):
+                    stop = min(block.end, self._next_held(at))
+                    made.append(_raw(block, at, stop))
+                    at = stop
+                else:
+                    made.append(self._split_rest(block, at, lane))
+                    break
+        return made[0] if len(made) == 1 else b"".join(made)
 
     def change(self, made: bytes) -> None:
         """The lanes continue after a barrier with the plans of this change (LaneChange.to_bytes). Called for each lane;
@@ -79,39 +99,47 @@ class LaneShares:
 
     # --- under the lock
 
-    def _split(self, block: BlockData) -> list[bytes] | None:
+    def _split_rest(self, block: BlockData, at: RelayOffset, lane: int) -> bytes:
+        """Split what no lane has reached before, from ``at`` to the block's end; the share of ``lane``."""
+        events = _raw(block, at, block.end)
         try:
-            if block.start != self._next:
-                self._decoder.open(self._opened(block.start))
-            self._pass_edges(block.start)
-            parts = self._decoder.split_by_lane(block.events, self._lanes)
+            if at != self._next:
+                self._decoder.open(self._opened(at))
+            self._pass_edges(at)
+            parts = self._decoder.split_by_lane(events, self._lanes)
         except Exception as error:  # noqa: BLE001 - whatever it is, the lanes find it too, and report it
             # The decoder must not be used any more.
-            log.info("lanes receive whole blocks", block=str(block.start), reason=str(error))
+            log.info("lanes receive whole blocks", block=str(at), reason=str(error))
             self._is_useless = True
-            return None
+            return events
         self._next = block.end
-        return parts
+        if parts is None:
+            return events
+        self._hold(at, _Held(block.end, [part if number != lane else None for number, part in enumerate(parts)]))
+        return parts[lane]
 
-    def _taken(self, place: _Place, held: list[bytes | None], lane: int, block: BlockData) -> bytes:
-        part = held[lane]
-        if part is None:
-            return block.events
-        held[lane] = None
-        self._held_bytes -= len(part)
-        if not any(each is not None for each in held):
-            del self._held[place]
+    def _take(self, at: RelayOffset, held: _Held, lane: int) -> bytes | None:
+        """The share of ``lane``, which is held no longer; None if it was taken before."""
+        part, held.parts[lane] = held.parts[lane], None
+        if part is not None:
+            self._held_bytes -= len(part)
+            if all(each is None for each in held.parts):
+                del self._held[at]
         return part
 
-    def _hold(self, place: _Place, parts: list[bytes], lane: int) -> None:
+    def _hold(self, at: RelayOffset, held: _Held) -> None:
         """Hold the shares of the other lanes, and drop the oldest ones if there are too many."""
-        held: list[bytes | None] = list(parts)
-        held[lane] = None
-        self._held[place] = held
-        self._held_bytes += sum(len(part) for part in held if part is not None)
+        self._held[at] = held
+        self._held_bytes += held.size
         while self._held_bytes > _MOST_BYTES and len(self._held) > 1:
             _, dropped = self._held.popitem(last=False)
-            self._held_bytes -= sum(len(part) for part in dropped if part is not None)
+            self._held_bytes -= dropped.size
+
+    def _next_held(self, at: RelayOffset) -> RelayOffset:
+        """Where the next shares after ``at`` begin that are held, or where nothing is split yet."""
+        starts = list(self._held)  # ascending: blocks are split in order
+        place = bisect_right(starts, at)
+        return starts[place] if place < len(starts) else (self._next or _END)
 
     def _use(self, plans: LanePlans) -> None:
         self._current = plans
@@ -152,3 +180,10 @@ def _is_plain(block: BlockData) -> bool:
         and block.first_event == 0
         and len(block.events) == block.end.byte - block.start.byte
     )
+
+
+def _raw(block: BlockData, start: RelayOffset, end: RelayOffset) -> bytes:
+    """The block's own events between two group ends."""
+    if start == block.start and end == block.end:
+        return block.events
+    return block.events[start.byte - block.start.byte : end.byte - block.start.byte]

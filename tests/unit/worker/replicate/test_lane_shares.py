@@ -5,8 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from shardmerge.proto import config_pb2
+from shardmerge.worker.binlog.decoder import BlockDecoder
+from shardmerge.worker.core.batch import Batch
+from shardmerge.worker.core.lane_hash import Bucket
 from shardmerge.worker.core.position import RelayOffset, SourcePosition
 from shardmerge.worker.core.table_plan import TablePlan
 from shardmerge.worker.relay.model import BlockData, Place
@@ -16,7 +21,8 @@ from shardmerge.worker.replicate.lane_shares import LaneShares
 from shardmerge.worker.rules import Rules
 from shardmerge.worker.rules.table_scope import TableScope
 from shardmerge.worker.rules.table_window import TableWindow
-from tests.unit.worker.binlog.test_decoder import BINLOG, GTID, SMALL, XID, insert, table_map
+from tests.support.binlog import only
+from tests.unit.worker.binlog.test_decoder import BINLOG, GTID, SMALL, XID, contents, insert, table_map
 
 _LANES = 3
 _GROUPS = b"".join(GTID + table_map() + insert(number) + XID for number in range(30))
@@ -70,6 +76,43 @@ def test_each_block_is_split_once() -> None:
     assert shares.of(1, second) not in (ahead, _GROUPS)
     assert shares.of(1, second) == _GROUPS, "a share is taken once"
     assert shares.of(1, first) == _GROUPS, "earlier blocks are not split again"
+
+
+_STARTS = [len(_GROUPS) // 30 * number for number in range(31)]
+"""Where groups begin in _GROUPS; all are as long."""
+
+
+@given(st.lists(st.tuples(st.integers(0, _LANES - 1), st.integers(1, 12)), max_size=60), st.integers(0, 3))
+def test_lanes_with_other_blocks_find_the_same_changes(steps: list[tuple[int, int]], held_groups: int) -> None:
+    """Each step: a lane gets the next so many groups as one block."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(lane_shares, "_MOST_BYTES", held_groups * _STARTS[1])
+        shares = _shares(_plans(SMALL))
+        reached, found = [0] * _LANES, [b""] * _LANES
+        for lane, count in [*steps, *((lane, 30) for lane in range(_LANES))]:
+            begin, end = reached[lane], min(reached[lane] + count, 30)
+            if begin < end:
+                block = _block(100 + _STARTS[begin], _GROUPS[_STARTS[begin] : _STARTS[end]])
+                found[lane] += shares.of(lane, block)
+                reached[lane] = end
+    for lane in range(_LANES):
+        assert contents(_picked(found[lane], lane)) == contents(_picked(_GROUPS, lane))
+
+
+def _picked(events: bytes, lane: int) -> Batch:
+    batch = Batch(lane, _LANES, "f")
+    decoder = BlockDecoder(only(SMALL), source="s1", bucket=Bucket(lane, _LANES), filters=True)
+    decoder.open(BINLOG.format_description)
+    decoder.pick(events, 0, "f", batch)
+    return batch
+
+
+def test_a_lane_with_larger_blocks_takes_the_shares_of_smaller_ones() -> None:
+    shares = _shares(_plans(SMALL))
+    parts = [shares.of(0, _block(100 + _STARTS[at], _GROUPS[_STARTS[at] : _STARTS[at + 10]])) for at in (0, 10, 20)]
+    whole = _block(100)
+    assert _is_split([b"".join(parts), shares.of(1, whole), shares.of(2, whole)])
+    assert shares.of(2, whole) == _GROUPS
 
 
 @pytest.mark.parametrize(
