@@ -1,0 +1,69 @@
+"""Our metrics of dm-master. What the records in etcd hold is exported by the leader alone."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from shardmerge.proto.metrics.family import Exporter, Family, Kind
+
+_gauge = partial(Family, kind=Kind.GAUGE, exporter=Exporter.MASTER)
+
+LEADER = _gauge("dm_leader", help="1 if this master is the leader, else 0. The sum over all masters should be 1.")
+RECORDS_AGE = _gauge(
+    "dm_records_age_seconds",
+    help="Time since the leader last read the records in etcd, from which the other metrics are computed.",
+    unit="seconds",
+)
+MASTERS = _gauge("dm_masters", help="Masters that are alive.")
+WORKERS = _gauge("dm_workers", help="Workers that are alive: state is free or bound.", labels=("state",))
+SOURCES = _gauge(
+    "dm_sources",
+    help="Sources: state is bound (to a live worker), unbound (no live worker has it) or disabled.",
+    labels=("state",),
+)
+SUBTASKS = _gauge(
+    "dm_subtasks",
+    help="Subtasks by the stage that they should have: running or paused.",
+    labels=("task", "expected"),
+)
+SOURCE_BOUND = _gauge(
+    "dm_source_bound", help="1 if a live worker has the source, else 0.", labels=("source_id", "worker")
+)
+DDL_LOCKS = _gauge(
+    "dm_ddl_locks",
+    help="Locks of sharding DDLs: stage is gathering (shard tables are missing), executing or released.",
+    labels=("task", "stage"),
+)
+DDL_LOCK_AGE = _gauge(
+    "dm_ddl_lock_age_seconds",
+    help="Age of the oldest lock of a sharding DDL of the task; absent without one.",
+    labels=("task",),
+    unit="seconds",
+)
+DDL_LOCK_SOURCES = _gauge(
+    "dm_ddl_lock_sources",
+    help="Sources at the locks of sharding DDLs: state is synced (all its shard tables have reached the statement) or "
+    "unsynced.",
+    labels=("task", "state"),
+)
+PLACEMENTS = Family(
+    "dm_source_placements_total",
+    Kind.COUNTER,
+    "Changes of bindings by this leader: kind is bind, rebind (another worker takes over) or unbind.",
+    ("kind",),
+    exporter=Exporter.MASTER,
+)
+
+FAMILIES = (
+    LEADER,
+    RECORDS_AGE,
+    MASTERS,
+    WORKERS,
+    SOURCES,
+    SUBTASKS,
+    SOURCE_BOUND,
+    DDL_LOCKS,
+    DDL_LOCK_AGE,
+    DDL_LOCK_SOURCES,
+    PLACEMENTS,
+)
