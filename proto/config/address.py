@@ -48,6 +48,18 @@ def _of_etcd(text: str) -> str:
     return text
 
 
+HTTP_AUTO = "auto"
+"""The daemon chooses the address of its HTTP endpoint."""
+
+
+def _http(text: str) -> str:
+    if text.lower() in ("", "off"):
+        return ""
+    return HTTP_AUTO if text.lower() == HTTP_AUTO else _address(text)
+
+
+HttpAddress = Annotated[str, AfterValidator(_http)]
+"""``host:port``, :data:`HTTP_AUTO`, or "" for none; "off" becomes ""."""
 ListenAddress = Annotated[str, AfterValidator(_address)]
 PeerAddress = Annotated[str, AfterValidator(_address), AfterValidator(_reachable)]
 AdvertisedAddress = Annotated[str, AfterValidator(lambda text: text and _reachable(_address(text)))]

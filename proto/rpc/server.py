@@ -43,12 +43,14 @@ def make_server(
     limits: ServerLimits | None = None,
     *,
     reflect: bool = False,
+    serving: Serving | None = None,
 ) -> grpc.Server:
     """A server with health; the caller adds its servicers, listens and starts it.
 
     ``services``: full names such as "shardmerge.v1.Master" that health reports as serving. ``program``: named in
-    errors. ``limits``: None for wide ones. ``reflect``: whether the server describes its services to every caller. A
-    handler that raises a ShardmergeError answers with it; any other exception is logged with its traceback and answered
+    errors. ``limits``: None for wide ones. ``reflect``: whether the server describes its services to every caller.
+    ``serving``: by which health changes its answer; None: it always reports that the services are serving. A handler
+    that raises a ShardmergeError answers with it; any other exception is logged with its traceback and answered
     by ``errors.master.INTERNAL``, which has no details. A call that breaks a limit, cannot be decoded or has a field
     that breaks its rule (:mod:`shardmerge.proto.rpc.fields`) reaches no handler.
     """
@@ -68,6 +70,8 @@ def make_server(
     for service in ("", *services):
         health_servicer.set(service, health_pb2.HealthCheckResponse.SERVING)
     health_pb2_grpc.add_HealthServicer_to_server(health_servicer, server)
+    if serving is not None:
+        serving.attach(health_servicer, ("", *services))
     if reflect:
         names = (*services, health.SERVICE_NAME, reflection.SERVICE_NAME)
         reflection.enable_server_reflection(names, server)
@@ -78,6 +82,28 @@ def _most_connections() -> int:
     """Half of the files that this process may open: the rest is for its own connections and files."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return 10_000 if soft == resource.RLIM_INFINITY else max(soft // 2, 100)
+
+
+class Serving:
+    """Lets the health service report whether the daemon is ready, as /readyz does. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._servicer: health.HealthServicer | None = None
+        self._services: tuple[str, ...] = ()
+        self._is_ready = True
+
+    def attach(self, servicer: health.HealthServicer, services: tuple[str, ...]) -> None:
+        """Set whose answers change."""
+        self._servicer, self._services = servicer, services
+
+    def update(self, *, is_ready: bool) -> None:
+        """Report from now on that the services are serving, or not. Call it often: no change costs nothing."""
+        if is_ready == self._is_ready or self._servicer is None:
+            return
+        self._is_ready = is_ready
+        status = health_pb2.HealthCheckResponse.SERVING if is_ready else health_pb2.HealthCheckResponse.NOT_SERVING
+        for service in self._services:
+            self._servicer.set(service, status)
 
 
 class _Health(health.HealthServicer):
@@ -113,13 +139,13 @@ def listen(server: grpc.Server, address: str) -> int:
         else:
             port = server.add_secure_port(where, certificates.server_credentials())
     except RuntimeError as error:
-        raise errors.master.CANNOT_LISTEN(address=address, reason=_bind_error_reason(where)) from error
+        raise errors.master.CANNOT_LISTEN(address=address, reason=bind_error_reason(where)) from error
     if port == 0:
-        raise errors.master.CANNOT_LISTEN(address=address, reason=_bind_error_reason(where))
+        raise errors.master.CANNOT_LISTEN(address=address, reason=bind_error_reason(where))
     return port
 
 
-def _bind_error_reason(address: str) -> str:
+def bind_error_reason(address: str) -> str:
     """The operating system's reason why ``host:port`` cannot be bound: gRPC does not report it."""
     host, _, port = address.rpartition(":")
     try:

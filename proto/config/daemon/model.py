@@ -12,7 +12,14 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field
 
 from shardmerge.proto.config import defaults
-from shardmerge.proto.config.address import AdvertisedAddress, EtcdAddress, ListenAddress, is_loopback
+from shardmerge.proto.config.address import (
+    HTTP_AUTO,
+    AdvertisedAddress,
+    EtcdAddress,
+    HttpAddress,
+    ListenAddress,
+    is_loopback,
+)
 from shardmerge.proto.config.document.file_model import LOWERED, FileModel, UInt32
 from shardmerge.proto.config.durations_and_sizes import Seconds, Size
 from shardmerge.proto.config.key import Key
@@ -26,6 +33,7 @@ AllowedEntry = Annotated[str, AfterValidator(network_entry)]
 ModuleName = Annotated[str, AfterValidator(module_name)]
 VariablePrefix = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 
+_HTTP_STEP = 1000
 _FILES_ONLY = "certificates of the processes are read from files: ssl-ca, ssl-cert, ssl-key"
 _ETCD = "no effect: etcd is a separate server here; set etcd to its endpoints"
 
@@ -133,6 +141,26 @@ class DaemonFile(FileModel):
     ssl_cert_base64: Annotated[str, Key("The certificate itself.", refused=_FILES_ONLY)] = Field(default="", repr=False)
     ssl_key_base64: Annotated[str, Key("The key itself.", refused=_FILES_ONLY)] = Field(default="", repr=False)
 
+    http_addr: Annotated[
+        HttpAddress,
+        Key(
+            "Our own: address of the HTTP endpoint with /metrics, /livez, /readyz, /leader and /version "
+            "(docs/how-to/monitor.md); :PORT listens on every interface, off or an empty value turns it off. With "
+            "ssl-ca it uses TLS, and callers show a certificate. Without ssl-ca an address that other machines reach "
+            "needs insecure. If the address of auto is in use, the daemon starts without the endpoint.",
+            default="auto: 127.0.0.1 and the port of the listening address plus 1000",
+            sample="auto",
+        ),
+    ] = HTTP_AUTO
+    metrics_per_table: Annotated[
+        Literal["auto", "on", "off"],
+        LOWERED,
+        Key(
+            "Our own: which target tables have metrics of their own: the first 100 of a subtask (auto), the first "
+            "10,000 (on) or none (off). All others are one series, `_other`.",
+            sample="auto",
+        ),
+    ] = "auto"
     grpc_reflection: Annotated[
         bool,
         Key(
@@ -145,6 +173,19 @@ class DaemonFile(FileModel):
     def listening(self) -> str:
         """The address to listen on."""
         raise NotImplementedError
+
+    @property
+    def http_address(self) -> str:
+        """The address of the HTTP endpoint; "": it is off."""
+        if self.http_addr != HTTP_AUTO:
+            return self.http_addr
+        port = int(self.listening.rpartition(":")[2])
+        return f"127.0.0.1:{port + _HTTP_STEP if port + _HTTP_STEP < 65536 else port - _HTTP_STEP}"
+
+    @property
+    def http_is_default(self) -> bool:
+        """Whether the daemon chooses the address of the HTTP endpoint, and starts without it if that is in use."""
+        return self.http_addr == HTTP_AUTO
 
     @property
     def is_open(self) -> bool:

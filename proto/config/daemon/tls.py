@@ -62,8 +62,12 @@ def open_findings(document: Document, file: DaemonFile) -> list[ConfigFinding]:
     message = (
         "other machines reach {address}, and without TLS any program there may control this process and read its data"
     )
-    return [
+    findings = [
         document.finding((key,), message.format(address=address), spec=config.OPEN_ADDRESS)
         for key, address in given.items()
         if address and not is_loopback(address)
     ]
+    if file.http_address and not is_loopback(file.http_address):
+        shown = f"other machines reach {file.http_address}, and without TLS any program there may read names and states"
+        findings.append(document.finding(("http-addr",), shown, spec=config.OPEN_ADDRESS))
+    return findings

@@ -1,0 +1,5 @@
+"""The HTTP endpoint of a daemon: metrics for Prometheus and answers for probes.
+
+``probes`` is what the daemon answers from, ``routes`` makes the answers, ``connection`` limits each connection,
+``server`` runs them in a thread, and ``loops`` measures the age of the daemon's loops.
+"""

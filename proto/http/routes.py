@@ -1,0 +1,151 @@
+"""The pages of a daemon's HTTP endpoint. None of them names a task, a source or a server, except /metrics."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from shardmerge.proto.http.loops import stuck
+from shardmerge.proto.http.probes import Probes
+from shardmerge.proto.log import get_logger
+from shardmerge.proto.metrics.exposition import CONTENT_TYPE, exposition
+
+log = get_logger()
+
+_COLLECT_SECONDS = 5.0
+_METHODS = frozenset({"GET", "HEAD"})
+_ALLOWED = ", ".join(sorted(_METHODS))
+
+Page = Callable[[Request], Awaitable[Response]]
+
+
+def application(probes: Probes) -> ASGIApp:
+    """The pages of a daemon."""
+    pages: dict[str, Page] = {
+        "/metrics": _metrics(probes),
+        "/livez": _livez(probes),
+        "/readyz": _readyz(probes),
+        "/leader": _leader(probes),
+        "/version": _version(probes),
+    }
+    return _OnlyReads(Starlette(routes=[Route(path, page, methods=["GET"]) for path, page in pages.items()]))
+
+
+class _OnlyReads:
+    """Refuses other methods than GET and HEAD, and requests with a body, before anything of the body is read."""
+
+    def __init__(self, inner: ASGIApp) -> None:
+        self._inner = inner
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return
+        refusal = _refusal(scope)
+        await (self._inner if refusal is None else refusal)(scope, receive, send)
+
+
+def _refusal(scope: Scope) -> Response | None:
+    headers: dict[bytes, bytes] = dict(scope["headers"])
+    closing = {"Connection": "close"}
+    if scope["method"] not in _METHODS:
+        return PlainTextResponse("only GET and HEAD\n", 405, {"Allow": _ALLOWED, **closing})
+    if headers.get(b"content-length", b"0") != b"0" or b"transfer-encoding" in headers:
+        return PlainTextResponse("no body is read\n", 413, closing)
+    return None
+
+
+def _metrics(probes: Probes) -> Page:
+    running: list[asyncio.Future[bytes]] = []
+
+    def collect() -> bytes:
+        return exposition(probes.samples())
+
+    async def page(request: Request) -> Response:
+        # Scrapes at the same time get the same answer. A slow one blocks neither its successors nor other pages.
+        if not running or running[0].done():
+            running[:] = [_in_thread(collect)]
+        try:
+            text = await asyncio.wait_for(asyncio.shield(running[0]), _COLLECT_SECONDS)
+        except TimeoutError:
+            return PlainTextResponse(f"not collected within {_COLLECT_SECONDS:g} s\n", 503)
+        except Exception:
+            log.exception("metrics not collected")
+            return PlainTextResponse("not collected: the log has the reason\n", 500)
+        return Response(text, media_type=CONTENT_TYPE)
+
+    return page
+
+
+def _in_thread(work: Callable[[], bytes]) -> asyncio.Future[bytes]:
+    """Run ``work`` in a thread of its own: one that hangs must not keep the process from ending, as a thread of an
+    executor would."""
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[bytes] = loop.create_future()
+
+    def run() -> None:
+        result: bytes | Exception
+        try:
+            result = work()
+        except Exception as error:  # noqa: BLE001 - the future raises it
+            result = error
+        with suppress(RuntimeError):  # the loop has ended
+            loop.call_soon_threadsafe(_complete, future, result)
+
+    threading.Thread(target=run, name="metrics", daemon=True).start()
+    return future
+
+
+def _complete(future: asyncio.Future[bytes], result: bytes | Exception) -> None:
+    if future.done():
+        return
+    if isinstance(result, Exception):
+        future.set_exception(result)
+    else:
+        future.set_result(result)
+
+
+def _livez(probes: Probes) -> Page:
+    async def page(request: Request) -> Response:
+        late = stuck(probes.loop_ages())
+        if late:
+            return PlainTextResponse(f"loops that hang: {', '.join(late)}\n", 503)
+        return PlainTextResponse("ok\n")
+
+    return page
+
+
+def _readyz(probes: Probes) -> Page:
+    async def page(request: Request) -> Response:
+        role = request.query_params.get("role", "")
+        if role not in ("", *probes.roles):
+            return PlainTextResponse(f"role must be one of: {', '.join(probes.roles)}\n", 400)
+        found = probes.readiness(role)
+        if found.is_ready:
+            return PlainTextResponse("ok\n")
+        return PlainTextResponse("".join(f"{phrase}\n" for phrase in found.missing), 503)
+
+    return page
+
+
+def _leader(probes: Probes) -> Page:
+    async def page(request: Request) -> Response:
+        if probes.leads is None:
+            return PlainTextResponse("this daemon is no master\n", 404)
+        return PlainTextResponse("ok\n") if probes.leads() else PlainTextResponse("not the leader\n", 503)
+
+    return page
+
+
+def _version(probes: Probes) -> Page:
+    async def page(request: Request) -> Response:
+        return JSONResponse({"daemon": probes.daemon, "version": probes.version})
+
+    return page
