@@ -265,6 +265,8 @@ TEXTS: dict[str, Rule] = {
     "TaskIdentity.source": NAME,
     "TaskIdentity.run_secret": WORD,
     "LaneReport.phase": WORD,
+    "TableCounts.target_schema": IDENTIFIER,
+    "TableCounts.target_table": IDENTIFIER,
     "ErrorDetail.name": WORD,
     "ErrorDetail.error_class": WORD,
     "ErrorDetail.message": VALUE,
@@ -324,6 +326,7 @@ COUNTS: dict[str, int] = {
     "RowDifference.columns": 4_096,
     "WorkReport.differences": 10_000_000,
     "ErrorDetail.args": 64,
+    "Distribution.counts": 64,
     "Endpoint.session": 1_024,
 }
 """How many items a list or map may have, where it is not 10,000."""

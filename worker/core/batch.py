@@ -26,7 +26,7 @@ from shardmerge.proto.errors import ShardmergeError
 from shardmerge.worker.core.lane_hash import LaneHash, lane_hash
 from shardmerge.worker.core.position import SourcePosition
 from shardmerge.worker.core.row_change import ChangeKind, JoinedLiterals, Literals, RowChange
-from shardmerge.worker.core.table_plan import TablePlan
+from shardmerge.worker.core.table_plan import TablePlan, TargetTable
 from shardmerge.worker.core.uncomputed import StagedChange, UncomputedChange
 
 
@@ -72,6 +72,18 @@ class RowOperation:
     position: SourcePosition
 
 
+@dataclass(frozen=True, slots=True)
+class ChangeCounts:
+    """Numbers of changes by their kind."""
+
+    inserts: int
+    updates: int
+    deletes: int
+
+    def plus(self, other: ChangeCounts) -> ChangeCounts:
+        return ChangeCounts(self.inserts + other.inserts, self.updates + other.updates, self.deletes + other.deletes)
+
+
 Keys = dict[JoinedLiterals, KeyState]
 
 
@@ -80,10 +92,10 @@ Keys = dict[JoinedLiterals, KeyState]
 class Batch:
     """Changes of one lane since its last commit.
 
-    ``file``: the source's binlog file that contains the positions; ``changes``: number of changes added; ``rows``:
-    number of target rows that they affect; ``size``: bytes of their keys and images. ``by_shard``: the keys of each
-    shard table are kept apart, so that the target refuses a collision, not the batch. ``staged``: changes that the
-    decoder leaves to the row stage, in order.
+    ``file``: the source's binlog file that contains the positions; ``changes``: number of changes added, of them
+    ``inserts`` and ``deletes``; ``rows``: number of target rows that they affect; ``size``: bytes of their keys and
+    images. ``by_shard``: the keys of each shard table are kept apart, so that the target refuses a collision, not the
+    batch. ``staged``: changes that the decoder leaves to the row stage, in order.
     """
 
     def __init__(self, lane: int, lanes: int, file: str = "", by_shard: bool = False) -> None:
@@ -92,6 +104,8 @@ class Batch:
         self.by_shard = by_shard
         self.file = file
         self.changes = 0
+        self.inserts = 0
+        self.deletes = 0
         self.rows = 0
         self.size = 0
         self.keyed: dict[tuple[str, int], Keys] = {}
@@ -99,6 +113,12 @@ class Batch:
         self.staged: list[Any] = []  # of StagedChange
         self._of_shard: dict[object, Keys] = {}
         self._hashes: dict[int, tuple[TablePlan, LaneHash]] = {}
+        # Changes are attributed to a target when the next event is of another table, not one by one.
+        self._counts: dict[TargetTable, ChangeCounts] = {}
+        self._counted: TablePlan | None = None
+        self._counted_changes = 0
+        self._counted_inserts = 0
+        self._counted_deletes = 0
 
     @property
     def is_empty(self) -> bool:
@@ -198,7 +218,8 @@ class Batch:
 
     @cython.cfunc
     def keys_of(self, plan: TablePlan, shard: object) -> dict[bytes, KeyState]:
-        """The keys of ``plan``'s target; ``shard``: ``plan.shard``."""
+        """The keys of ``plan``'s target, to which the next changes belong; ``shard``: ``plan.shard``."""
+        self._count_for(plan)
         keys: dict[bytes, KeyState] | None = self._of_shard.get(shard)
         if keys is None:
             place = (plan.target_name, plan.shard if self.by_shard else 0)
@@ -225,6 +246,7 @@ class Batch:
         """:meth:`put` to keys found before."""
         state: KeyState | None = keys.get(key)
         self.changes += 1
+        self.inserts += 1
         if state is None:
             keys[key] = self._state(False, plan, key, image, pos)
             return 0
@@ -261,6 +283,7 @@ class Batch:
         """:meth:`remove` from keys found before."""
         state: KeyState | None = keys.get(key)
         self.changes += 1
+        self.deletes += 1
         if state is None:
             keys[key] = self._state(True, plan, key, None, pos)
             return 0
@@ -286,6 +309,10 @@ class Batch:
         state: KeyState | None = keys.get(key)
         held: bytes | None
         self.changes += 1
+        if image is None:
+            self.deletes += 1
+        elif not existing:
+            self.inserts += 1
         if state is None:
             state = keys[key] = self._state(existing, plan, key, image, pos)
             # A key that another shard may own is written by a plain INSERT: an existing row with the key stops it.
@@ -341,7 +368,12 @@ class Batch:
 
     def add_unkeyed(self, plan: TablePlan, before: Literals, after: Literals, pos: int) -> None:
         """A change of a table without a key."""
+        self._count_for(plan)
         self.changes += 1
+        if not before:
+            self.inserts += 1
+        elif not after:
+            self.deletes += 1
         self.rows += 1
         self.size += sum(map(len, before)) + sum(map(len, after))
         self.unkeyed.append(RowOperation(plan, before, after, SourcePosition(self.file, pos)))
@@ -354,6 +386,29 @@ class Batch:
         if state.image is None:
             raise diverged(plan, 1, key, SourcePosition(self.file, pos))
         return state.image
+
+    @cython.cfunc
+    def _count_for(self, plan: TablePlan | None) -> cython.int:
+        """The next changes are of ``plan``'s target: those since the last call were of the one before."""
+        if plan is self._counted:
+            return 0
+        if self._counted is not None and self.changes != self._counted_changes:
+            inserts = self.inserts - self._counted_inserts
+            deletes = self.deletes - self._counted_deletes
+            found = ChangeCounts(inserts, self.changes - self._counted_changes - inserts - deletes, deletes)
+            target = self._counted.target
+            before = self._counts.get(target)
+            self._counts[target] = found if before is None else before.plus(found)
+            self._counted_changes = self.changes
+            self._counted_inserts = self.inserts
+            self._counted_deletes = self.deletes
+        self._counted = plan
+        return 0
+
+    def counts(self) -> dict[TargetTable, ChangeCounts]:
+        """The number of changes by target table."""
+        self._count_for(None)
+        return self._counts
 
     def has_rows_of(self, shard: int) -> bool:
         """Whether it may have changes of the shard table, which has a key."""

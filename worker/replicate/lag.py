@@ -6,6 +6,7 @@ clocks differ by more than the network's latency, the difference appears as lag;
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -42,6 +43,30 @@ def age_ms(now: float, next_commit_time: float | None, applied_commit_time: floa
     if next_commit_time is None:
         return 0.0
     return max(0.0, now - max(next_commit_time, applied_commit_time)) * 1000
+
+
+class CatchUp:
+    """Estimates when a subtask has caught up, from samples of how many bytes it is behind. Not thread-safe."""
+
+    def __init__(self, seconds: float = 30.0) -> None:
+        """``seconds``: over how long the speed is measured."""
+        self._seconds = seconds
+        self._samples: deque[tuple[float, int]] = deque()
+
+    def add(self, at: float, bytes_behind: int) -> None:
+        """Record that it was ``bytes_behind`` at the time ``at``."""
+        self._samples.append((at, bytes_behind))
+        while len(self._samples) > 2 and at - self._samples[1][0] >= self._seconds:
+            self._samples.popleft()
+
+    def remaining_seconds(self) -> float | None:
+        """Seconds until it has caught up; None: unknown, or it falls further behind."""
+        if not self._samples:
+            return None
+        (since, before), (at, behind) = self._samples[0], self._samples[-1]
+        if behind == 0:
+            return 0.0
+        return behind * (at - since) / (before - behind) if before > behind else None
 
 
 class SourceProgress:

@@ -26,7 +26,7 @@ from shardmerge.worker.ddl.driver import StatementDriver
 from shardmerge.worker.relay.relay import Relay
 from shardmerge.worker.replicate.alignment import MAIN_ROLE, AlignedLanes, StreamRole
 from shardmerge.worker.replicate.held_count import HeldCount
-from shardmerge.worker.replicate.lag import SourceProgress
+from shardmerge.worker.replicate.lag import CatchUp, SourceProgress, unfetched_bytes
 from shardmerge.worker.replicate.lane.lane_change import LaterPlan
 from shardmerge.worker.replicate.lane.target_waits import TargetWaits
 from shardmerge.worker.replicate.lane_coordinator import LaneCoordinator, LaneView
@@ -140,6 +140,7 @@ class ReplicateUnit:
         self._coordinator: LaneCoordinator | None = None
         self._source_progress = SourceProgress()
         self._progress_lock = threading.Lock()
+        self._catch_up = CatchUp()
         self._has_wanted_plans = False
         self._held_count = HeldCount(context, self._newly_held)
         self._aligned = AlignedLanes()
@@ -323,7 +324,22 @@ class ReplicateUnit:
         watermarks are cleared."""
         while not stop.wait(_PROGRESS_SECONDS):
             self._unfetched_since()
+            self._sample_catch_up()
             self._watermarks.record_passed(self.lowest())
+
+    def _sample_catch_up(self) -> None:
+        lowest, relay = self.lowest(), self._context.relay
+        if lowest is None or relay.unknown() or self._source_unknown():
+            return
+        head = relay.head()
+        behind = relay.bytes_between(lowest, head.offset) + unfetched_bytes(head.position, self._source_position())
+        with self._progress_lock:
+            self._catch_up.add(time.monotonic(), behind)
+
+    def remaining_seconds(self) -> float | None:
+        """Estimated seconds until everything of the source is applied; None: unknown."""
+        with self._progress_lock:
+            return self._catch_up.remaining_seconds()
 
     @property
     def context(self) -> RunContext:

@@ -84,6 +84,11 @@ class Executors:
         return self._missing(slots.count, needed) if is_lacking else None
 
     @property
+    def slots(self) -> int:
+        """How many slots there are, as last seen."""
+        return self._slots.count
+
+    @property
     def is_stopped(self) -> bool:
         """Whether the driver has lost its cluster for good (its master has removed or forgotten it), as last seen."""
         return self._is_stopped

@@ -168,6 +168,17 @@ class SparkRunner:
             return self._total_slots - self._used_slots
 
     @property
+    def executor_slots(self) -> int | None:
+        """How many slots the executors of a cluster have now, as last seen; None for Spark within this process."""
+        return None if self._executors is None else self._executors.slots
+
+    @property
+    def jvm_pid(self) -> int | None:
+        """The process id of the JVM of Spark's driver; None if it has ended or belongs to another process."""
+        process = getattr(getattr(self._spark.sparkContext, "_gateway", None), "proc", None)
+        return None if process is None or process.poll() is not None else int(process.pid)
+
+    @property
     def ui_url(self) -> str:
         """Address of Spark's UI, "" when it is off or the session is remote. Without a question to the JVM: it is also
         known when the JVM is dead."""

@@ -10,6 +10,7 @@ from shardmerge.proto import failpoints, relay_pb2
 from shardmerge.proto.log import get_logger
 from shardmerge.worker.core.position import RelayOffset, SourcePosition
 from shardmerge.worker.replicate.lane.commit_timer import CommitTimer
+from shardmerge.worker.replicate.lane.counters import CommitCounts, combined_counts
 from shardmerge.worker.replicate.lane.lane_change import LaneChange
 from shardmerge.worker.replicate.lane.lane_spec import LaneSpec
 from shardmerge.worker.replicate.lane.row_collector import RowCollector
@@ -25,13 +26,14 @@ log = get_logger()
 class Commit:
     """One commit of a lane. ``changes``: row changes of its transaction, applied at Unix time ``applied_at``;
     ``held_keys``: how many keys the lane has begun to hold since it started; ``passed_edge``: the lane is now beyond
-    the place at which a table enters or leaves the stream."""
+    the place at which a table enters or leaves the stream; ``counts``: for metrics."""
 
     checkpoint: Checkpoint
     changes: int
     applied_at: float
     held_keys: int
     passed_edge: bool
+    counts: CommitCounts
 
 
 class BlockApplier:
@@ -131,7 +133,9 @@ class BlockApplier:
         following = replace(self._next, seq=self._committed.seq + 1)
         steps = self._rows.take_steps()
         batch, skipped = self._rows.batch, self._rows.take_skipped()
+        sent_at, statements = time.monotonic(), self._writer.statements
         applied_at = self._writer.commit(batch, following, skipped, steps)
+        seconds, statements = time.monotonic() - sent_at, self._writer.statements - statements
         self._log_skipped(skipped)
         self._committed = self._next = following
         self._is_translated = False
@@ -140,8 +144,16 @@ class BlockApplier:
         self._timer.committed(began_at, time.monotonic())
         if not batch.is_empty:
             self._begin_batch()
-        changes = batch.changes + sum(step.batch.changes for step in steps)
-        return Commit(following, changes, applied_at, self._writer.held_keys, passed_edge)
+        batches = (batch, *(step.batch for step in steps))
+        changes = sum(each.changes for each in batches)
+        counts = CommitCounts(
+            combined_counts(batches),
+            sum(each.rows for each in batches),
+            statements,
+            seconds,
+            max(0.0, applied_at - following.commit_time) if changes and following.commit_time else None,
+        )
+        return Commit(following, changes, applied_at, self._writer.held_keys, passed_edge, counts)
 
     def change_plans(self, change: LaneChange) -> None:
         """Continue after a barrier with other plans. Only right after a commit."""

@@ -51,6 +51,7 @@ class LaneTask(TaskBody):
         try:
             lane.run()
         except _Stopped:
+            lane.report_last()
             return TaskStopped()
         finally:
             lane.close()
@@ -99,6 +100,7 @@ class _Lane:
                     self._reporter.enter(LanePhase.APPLYING)
                     applier.apply(block, self._read(block) if block.by_reference else block.events)
                 case "idle":
+                    self._reporter.reached_head()
                     self._commit_if_due(dry=True)
                     applier.keep_alive()
                 case "barrier":
@@ -120,6 +122,10 @@ class _Lane:
             self._applier.change_plans(change)
         except ValueError as error:  # the lane has missed a change: it must begin again with the driver's plans
             raise errors.worker.STREAM_LOST(lane=self._index, address=self._spec.address, reason=error) from error
+
+    def report_last(self) -> None:
+        """Report what was committed since the last report, before the lane ends as requested."""
+        self._reporter.report_now()
 
     def close(self) -> None:
         self._frames.close()
@@ -202,7 +208,12 @@ class _Lane:
         self._reporter.enter(LanePhase.COMMITTING)
         commit = self._applier.commit()
         self._reporter.committed(
-            commit.checkpoint, commit.changes, commit.applied_at, commit.held_keys, is_awaited=commit.passed_edge
+            commit.checkpoint,
+            commit.changes,
+            commit.applied_at,
+            commit.held_keys,
+            commit.counts,
+            is_awaited=commit.passed_edge,
         )
 
 

@@ -15,6 +15,7 @@ from shardmerge.proto.errors import ShardmergeError
 from shardmerge.proto.log import get_logger
 from shardmerge.proto.rpc import client
 from shardmerge.proto.rpc.coded_errors import error_to_proto
+from shardmerge.worker.replicate.lane.counters import CommitCounts, LaneCounters
 from shardmerge.worker.target.records.checkpoint import Checkpoint
 
 log = get_logger()
@@ -32,6 +33,17 @@ class LanePhase(enum.StrEnum):
     COMMITTING = "committing"
     RETRYING = "retrying"
     BARRIER = "barrier"
+
+
+_CAUSES = {
+    LanePhase.STARTING: "start",
+    LanePhase.READING: "read",
+    LanePhase.APPLYING: "decode",
+    LanePhase.COMMITTING: "target",
+    LanePhase.RETRYING: "retry",
+    LanePhase.BARRIER: "barrier",
+}
+"""What the time of a phase is spent on. A lane that reads at the end of the relay log is idle."""
 
 
 class Reporter:
@@ -52,6 +64,10 @@ class Reporter:
         self._thread = threading.Thread(target=self._run, name="lane-report", daemon=True)
         self._phase = LanePhase.STARTING
         self._since = time.monotonic()
+        self._at_head = False
+        self._counters = LaneCounters()
+        self._seconds: dict[str, float] = {}  # of phases that are over, by cause
+        self._counted_at = self._since
 
     def start(self) -> None:
         self._thread.start()
@@ -70,10 +86,22 @@ class Reporter:
         if phase is self._phase:
             return
         with self._lock:
-            self._phase, self._since = phase, time.monotonic()
+            now = time.monotonic()
+            self._count_time(now)
+            self._phase, self._since = phase, now
+            if phase is LanePhase.APPLYING:
+                self._at_head = False
             if phase is not LanePhase.RETRYING:
                 self._report.ClearField("attempt")
                 self._report.ClearField("retrying")
+
+    def reached_head(self) -> None:
+        """The lane has received all of the relay log: until it applies further blocks, it is idle when it reads."""
+        if self._at_head or self._phase is not LanePhase.READING:
+            return
+        with self._lock:
+            self._count_time(time.monotonic())
+            self._at_head = True
 
     def connected(self, number: int) -> None:
         """The lane has a new connection to the target, which has this number there."""
@@ -86,13 +114,22 @@ class Reporter:
             self._fill(at)
 
     def committed(
-        self, at: Checkpoint, changes: int, applied_at: float, held_keys: int = 0, *, is_awaited: bool = False
+        self,
+        at: Checkpoint,
+        changes: int,
+        applied_at: float,
+        held_keys: int = 0,
+        counts: CommitCounts | None = None,
+        *,
+        is_awaited: bool = False,
     ) -> None:
         """The lane has committed. ``applied_at``: Unix time of the target's commit of ``changes`` row changes;
         ``held_keys``: how many keys the lane has begun to hold since it started; ``is_awaited``: report it at once,
         because other parts of the program wait for it."""
         with self._lock:
             self._fill(at)
+            if counts is not None:
+                self._counters.add(counts)
             self._report.held_keys = held_keys
             self._report.rows += changes
             if changes:
@@ -127,6 +164,12 @@ class Reporter:
         """Send a report from the caller's thread: the process may end next."""
         self._send()
 
+    def _count_time(self, now: float) -> None:
+        """Count the time since the last call for the present phase."""
+        cause = "idle" if self._at_head and self._phase is LanePhase.READING else _CAUSES[self._phase]
+        self._seconds[cause] = self._seconds.get(cause, 0.0) + now - self._counted_at
+        self._counted_at = now
+
     def _fill(self, at: Checkpoint) -> None:
         self._report.committed.CopyFrom(at.offset.to_proto())
         self._report.position.CopyFrom(at.position.to_proto())
@@ -141,10 +184,13 @@ class Reporter:
     def _send(self) -> None:
         message = relay_pb2.LaneReport()
         with self._lock:
+            now = time.monotonic()
+            self._count_time(now)
             self._report.phase = self._phase.value
-            self._report.phase_seconds = time.monotonic() - self._since
+            self._report.phase_seconds = now - self._since
             self._report.held_back = self._held_back()
             message.CopyFrom(self._report)
+            message.counters.CopyFrom(self._counters.message(self._seconds))
         _send(self._stub, message)
 
 

@@ -103,6 +103,8 @@ class TargetWriter:
         self._released: frozenset[HeldKey] = frozenset()
         self.held_keys = 0
         """How many keys this lane has begun to hold."""
+        self.statements = 0
+        """How many statements with rows it has sent, repeated ones included."""
 
     def read_held(self) -> None:
         """Read which keys of the whole subtask are held. Raises the target's coded error after the retries."""
@@ -436,8 +438,11 @@ class TargetWriter:
         if safe_mode:
             for _, keys in work.groups:
                 _expect_all_present(keys)
-        yield from statements_of(work.groups, _STATEMENT_BYTES, overwrite=self._overwrites)
+        for item in statements_of(work.groups, _STATEMENT_BYTES, overwrite=self._overwrites):
+            self.statements += 1
+            yield item
         for statement in unkeyed_statements(work.unkeyed):
+            self.statements += 1
             yield statement, {}
 
     @property
