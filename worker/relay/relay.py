@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 from shardmerge.proto.common_pb2 import Stage
 from shardmerge.proto.errors import ShardmergeError
 from shardmerge.worker.core.mysql.connection import Endpoint
 from shardmerge.worker.core.position import RelayOffset, SourcePosition
+from shardmerge.worker.relay.fetch.fetch_counts import NOTHING_FETCHED, FetchCounts, FetchFigures
 from shardmerge.worker.relay.fetch.fetcher import Fetcher, FetcherState
 from shardmerge.worker.relay.fetch.server_change import Proof, prove
 from shardmerge.worker.relay.fetch.server_id import ServerIdOf
@@ -19,6 +22,23 @@ from shardmerge.worker.relay.purge_policy import Purged
 from shardmerge.worker.relay.retention import Retention
 from shardmerge.worker.relay.serve.log_reader import LogReader
 from shardmerge.worker.relay.start_policy import StartPolicy
+
+
+@dataclass(frozen=True, slots=True)
+class DiskSpace:
+    """Bytes of the file system that holds the relay log."""
+
+    capacity: int
+    available: int
+
+
+@dataclass(frozen=True, slots=True)
+class RelayFigures:
+    """For metrics. ``files``: segments on disk; ``space``: None if the disk does not answer."""
+
+    fetched: FetchFigures = NOTHING_FETCHED
+    files: int = 0
+    space: DiskSpace | None = None
 
 
 class Relay(LogReader):
@@ -47,6 +67,7 @@ class Relay(LogReader):
         self._retention = Retention(self._log, purge, self._waits_for_space)
         self._start_policy = StartPolicy(self._log, self._retention.needed, self.failure)
         self._paused = False
+        self._counts = FetchCounts()
 
     def start(self) -> None:
         """Start to fetch, or fetch again after a permanent error. Does nothing while running or paused."""
@@ -59,7 +80,7 @@ class Relay(LogReader):
                     return
                 self._start_policy.remember_stranding()
                 self._fetcher.stop()
-            self._fetcher = Fetcher(self._log, self._endpoint, self._server_id)
+            self._fetcher = Fetcher(self._log, self._endpoint, self._server_id, self._counts)
             self._fetcher.start()
             self._retention.start()
 
@@ -98,6 +119,15 @@ class Relay(LogReader):
             head=self._log.head(),
             bytes_on_disk=self._log.bytes_on_disk(),
         )
+
+    def figures(self) -> RelayFigures:
+        """For metrics. Never blocks on a server."""
+        try:
+            usage = shutil.disk_usage(self._log.directory)
+            space: DiskSpace | None = DiskSpace(usage.total, usage.free)
+        except OSError:
+            space = None
+        return RelayFigures(self._counts.figures(), len(self._log.segments()), space)
 
     def failure(self) -> ShardmergeError | None:
         """The error that stopped the relay until :meth:`start` is called again; None while it runs or retries."""

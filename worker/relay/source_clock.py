@@ -24,12 +24,14 @@ from shardmerge.worker.core.mysql.connection import (
 )
 from shardmerge.worker.core.position import SourcePosition
 from shardmerge.worker.core.stop_signal import StopSignal
+from shardmerge.worker.relay.binlog_retention import read_retention
 
 log = get_logger()
 
 _CLOCK_SECONDS = 1.0
 _CLOCK_ANSWER_SECONDS = 10.0
 _OLD_SECONDS = 15.0
+_RETENTION_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +71,8 @@ class PollingClock:
         self._source_id = source_id
         self._end = NO_END
         self._read_at = time.monotonic()
+        self._retention: float | None = None
+        self._retention_read_at: float | None = None
         self._error: ShardmergeError | None = None
         self._stop = StopSignal()
         self._thread = threading.Thread(target=self._run, name="source-clock", daemon=True)
@@ -79,6 +83,10 @@ class PollingClock:
 
     def end(self) -> SourceEnd:
         return self._end
+
+    def retention(self) -> float | None:
+        """Seconds after which the source deletes a binlog file, as last read; None: not known, or there is no limit."""
+        return self._retention
 
     def unknown(self) -> str:
         error, silence = self._error, time.monotonic() - self._read_at
@@ -105,6 +113,7 @@ class PollingClock:
                 since = server_clock.now(session)
                 self._end = SourceEnd(current_position(session, info), since)
                 self._read_at, self._error = time.monotonic(), None
+                self._read_retention(session)
             except pymysql.MySQLError as error:
                 self._failed(to_coded(error, self._endpoint, Side.SOURCE, self._source_id))
                 session = None
@@ -114,6 +123,13 @@ class PollingClock:
             self._stop.wait(_CLOCK_SECONDS if session is not None else 5 * _CLOCK_SECONDS)
         if session is not None:
             session.close()
+
+    def _read_retention(self, session: Session) -> None:
+        """Once a minute: an operator may change the setting."""
+        now = time.monotonic()
+        if self._retention_read_at is None or now - self._retention_read_at >= _RETENTION_SECONDS:
+            self._retention_read_at = now
+            self._retention = read_retention(session)
 
     def _failed(self, error: ShardmergeError) -> None:
         self._error = error

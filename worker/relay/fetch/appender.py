@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import struct
+import time
 import zlib
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -31,6 +32,7 @@ from shardmerge.worker.binlog.gtid_events import parse_gtid, parse_gtid_list
 from shardmerge.worker.binlog.gtid_set import GtidSet
 from shardmerge.worker.core.position import SourcePosition
 from shardmerge.worker.relay.fetch.dump_start import LARGEST_DUMP_POSITION, FromFile, FromGtids, Start
+from shardmerge.worker.relay.fetch.fetch_counts import FetchCounts
 from shardmerge.worker.relay.fetch.omitted_positions import omits_positions, with_position
 from shardmerge.worker.relay.log.files import (
     FIRST_BYTE,
@@ -65,8 +67,9 @@ class Appender:
     stored.
     """
 
-    def __init__(self, log: RelayLog) -> None:
+    def __init__(self, log: RelayLog, counts: FetchCounts | None = None) -> None:
         self._log = log
+        self._counts = counts if counts is not None else FetchCounts()
         self._source = log.source
         self._directory = log.directory
         self._logger = get_logger(source=log.source)
@@ -401,7 +404,9 @@ class Appender:
             return
         opened = self._opened()
         data = b"".join(self._pending)
+        began = time.perf_counter()
         write_at(opened.events, data, opened.written)
+        self._counts.wrote(len(data), time.perf_counter() - began)
         opened.written += len(data)
         self._pending.clear()
 

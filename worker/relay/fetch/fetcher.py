@@ -18,6 +18,7 @@ from shardmerge.worker.relay.fetch.appender import Appender
 from shardmerge.worker.relay.fetch.dump_connection import Dump
 from shardmerge.worker.relay.fetch.dump_start import FirstStart, FromFile, ServerChanged, SourceState, Start, plan_start
 from shardmerge.worker.relay.fetch.end_watch import EndWatch, ends_before
+from shardmerge.worker.relay.fetch.fetch_counts import FetchCounts
 from shardmerge.worker.relay.fetch.server_id import ServerIdOf
 from shardmerge.worker.relay.log.files import FIRST_BYTE, disk_error, has_space
 from shardmerge.worker.relay.log.relay_log import RelayLog
@@ -65,8 +66,12 @@ class Fetcher:
     connection.
     """
 
-    def __init__(self, log: RelayLog, endpoint: Endpoint, server_id: ServerIdOf) -> None:
+    def __init__(
+        self, log: RelayLog, endpoint: Endpoint, server_id: ServerIdOf, counts: FetchCounts | None = None
+    ) -> None:
+        """``counts``: over all runs of the relay; None: of this one."""
         self._log = log
+        self._counts = counts if counts is not None else FetchCounts()
         self._endpoint = endpoint
         self._server_id = server_id
         self._logger = get_logger(source=log.source)
@@ -102,7 +107,7 @@ class Fetcher:
                 watch = EndWatch(self._log, self._endpoint, self._binlog_was_reset)
                 watch.start()
                 ended.callback(watch.stop)
-                with closing(Appender(self._log)) as appender:
+                with closing(Appender(self._log, self._counts)) as appender:
                     self._fetch(appender)
             except OSError as error:
                 self._fail(disk_error(error, self._log.source, self._log.directory / "relay.json"))
@@ -130,6 +135,7 @@ class Fetcher:
                 pause = _FIRST_PAUSE_SECONDS if self._progress else min(2 * pause, _LONGEST_PAUSE_SECONDS)
             if not error.spec.retryable:
                 raise error
+            self._counts.failed(error, is_final=False)
             self.state = FetcherState(error=error)
             self._logger.warning("relay interrupted", error=str(error), again_in=pause)
             if error.spec is errors.relay.DISK_FULL:
@@ -140,6 +146,7 @@ class Fetcher:
 
     def _fail(self, error: ShardmergeError) -> None:
         self._logger.error("relay stopped", error=str(error))
+        self._counts.failed(error, is_final=True)
         self.state = FetcherState(Stage.STAGE_PAUSED, error, final=True)
 
     def _crashed(self, error: Exception, position: SourcePosition) -> ShardmergeError:
