@@ -57,6 +57,11 @@ class CompareService(compare_pb2_grpc.WorkerCompareServicer, compare_pb2_grpc.Co
             with self._lock:
                 del self._running[running.identity]
 
+    def compares(self, task: str) -> bool:
+        """Whether the task's rows of the worker's source are being compared now."""
+        with self._lock:
+            return any(each.task == task for each in self._running.values())
+
     def TakeWork(self, request: pb.TakeWorkRequest, context: grpc.ServicerContext) -> pb.CompareWork:
         running = self._of(request.who)
         if running is None or running.queue is None:

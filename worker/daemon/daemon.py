@@ -24,16 +24,19 @@ from shardmerge.proto.config.daemon.model import WorkerFile
 from shardmerge.proto.config.daemon.tls import etcd_tls_of
 from shardmerge.proto.errors import ShardmergeError
 from shardmerge.proto.etcd import Etcd, Snapshot
+from shardmerge.proto.http.loops import LoopAges
+from shardmerge.proto.http.server import HttpEndpoint, started_endpoint
 from shardmerge.proto.log import get_logger
 from shardmerge.proto.rpc.coded_errors import error_to_proto
 from shardmerge.proto.rpc.limits import WORKER
-from shardmerge.proto.rpc.server import listen, make_server
+from shardmerge.proto.rpc.server import Serving, listen, make_server
 from shardmerge.proto.tls.diagnose import log_diagnosis
 from shardmerge.proto.tls.process import of_process
 from shardmerge.worker.core.spark.runner import SparkRunner
 from shardmerge.worker.daemon.compare_service import CompareService
 from shardmerge.worker.daemon.etcd_locks import EtcdLockClient
 from shardmerge.worker.daemon.orphaned_logs import OrphanedLogs
+from shardmerge.worker.daemon.probes import WorkerProbes
 from shardmerge.worker.daemon.registration import Registration
 from shardmerge.worker.daemon.source.server_id_lease import ServerIdLease
 from shardmerge.worker.daemon.source.source_runner import SourceRunner
@@ -48,6 +51,7 @@ log = get_logger()
 
 _LEASE_POLL_SECONDS = 0.2
 _ETCD_PAUSE_SECONDS = 1.0
+_RECONCILE, _LEASE_GUARD = "reconcile", "lease-guard"
 _SERVICES = ("shardmerge.v1.Worker", "shardmerge.v1.Relay", "shardmerge.v1.WorkerCompare", "shardmerge.v1.CompareDesk")
 
 
@@ -60,13 +64,20 @@ class Daemon:
         self._spark = spark
         self._stop = stop
         self._task_service = TaskService(self._relay)
-        self._server = make_server(_SERVICES, "dm-worker", WORKER, reflect=config.grpc_reflection)
+        self._serving = Serving()
+        self._server = make_server(
+            _SERVICES, "dm-worker", WORKER, reflect=config.grpc_reflection, serving=self._serving
+        )
         self._etcd = Etcd(config.etcd, tls=etcd_tls_of(config))
         self._registration = Registration(
             self._etcd, config.name, config.advertise_addr, float(config.keepalive_ttl), shown(config)
         )
         self._shards = EtcdLockClient(self._etcd)
         self._orphaned_logs = OrphanedLogs(Path(config.relay_dir), config.name)
+        self._comparisons = CompareService(self._subtask)
+        self._loops = LoopAges()
+        self._probes = WorkerProbes(config, self._registration, spark, self._loops, stop)
+        self._http: HttpEndpoint | None = None
         self._runner: SourceRunner | None = None
         self._refused: tuple[str, ShardmergeError] | None = None  # a source that is bound and cannot be begun, and why
         self._seen = 0  # revision of the records that were last read and passed on
@@ -76,10 +87,14 @@ class Daemon:
         """Listen and register. Raises CANNOT_LISTEN; :meth:`close` undoes what was begun."""
         worker_pb2_grpc.add_WorkerServicer_to_server(WorkerService(self), self._server)
         relay_pb2_grpc.add_RelayServicer_to_server(self._task_service, self._server)
-        comparisons = CompareService(self._subtask)
-        compare_pb2_grpc.add_WorkerCompareServicer_to_server(comparisons, self._server)
-        compare_pb2_grpc.add_CompareDeskServicer_to_server(comparisons, self._server)
+        compare_pb2_grpc.add_WorkerCompareServicer_to_server(self._comparisons, self._server)
+        compare_pb2_grpc.add_CompareDeskServicer_to_server(self._comparisons, self._server)
         listen(self._server, self._config.worker_addr)
+        self._http = started_endpoint(
+            self._config.http_address,
+            self._probes.probes(lambda: self._runner, self._comparisons.compares),
+            is_default=self._config.http_is_default,
+        )
         self._server.start()
         threading.Thread(target=self._guard_lease, name="lease-guard", daemon=True).start()
         threading.Thread(target=self._orphaned_logs.follow, args=(self._stop,), name="left-logs", daemon=True).start()
@@ -91,6 +106,7 @@ class Daemon:
     def run(self) -> None:
         """Reconcile until stopped, superseded, or Spark is lost (the caller reads :attr:`spark_lost`)."""
         for _ in self._etcd.watch(etcd_keys.PREFIX, 0, self._stop, resync_seconds=2.0):
+            self._loops.begins(_RECONCILE)
             self._spark.check()
             if self._spark.lost:
                 log.error("the Spark driver is gone")
@@ -113,11 +129,14 @@ class Daemon:
     def close(self) -> None:
         """Drain within the budget: units stop, the lease is revoked, the server ends."""
         budget = float(self._config.drain_seconds)
+        self._loops.ended(_RECONCILE)
         log.info("draining", seconds=budget)
         if self._runner is not None and not self._runner.stop(budget):
             log.warning("subtasks did not end within the drain budget", seconds=budget)
         self._registration.resign()
         self._server.stop(grace=1.0).wait()
+        if self._http is not None:
+            self._http.stop()
         self._etcd.close()
 
     # --- calls of the services
@@ -189,12 +208,16 @@ class Daemon:
         # A separate thread, because the reconcile thread may be waiting for etcd.
         was_alive = False
         while not self._stop.wait(_LEASE_POLL_SECONDS):
+            self._loops.begins(_LEASE_GUARD)
+            self._serving.update(is_ready=self._probes.readiness("").is_ready)
             alive = self._registration.alive
             runner = self._runner
             if was_alive and not alive and runner is not None:
                 log.error("lease lost", error=str(errors.worker.LEASE_LOST(worker=self._config.name)))
                 runner.interrupt()
             was_alive = alive
+        self._loops.ended(_LEASE_GUARD)
+        self._serving.update(is_ready=False)
 
     # --- records
 

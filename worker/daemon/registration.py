@@ -50,6 +50,12 @@ class Registration:
         held = self._held
         return held is not None and held.lease.alive
 
+    @property
+    def lease_left(self) -> float:
+        """Seconds until the lease ends unless it is renewed; 0 without one."""
+        held = self._held
+        return 0.0 if held is None else held.lease.remaining
+
     def lost_event(self) -> threading.Event | None:
         held = self._held
         return None if held is None else held.lease.lost

@@ -22,6 +22,7 @@ from shardmerge.worker.ddl.decide.routed_statements import short_text, tables_te
 from shardmerge.worker.relay.model import AtHead, AtStatement, BlockData, BlockPlace, ReachedUntil, Statement
 from shardmerge.worker.relay.relay import Relay
 from shardmerge.worker.replicate.lane_coordinator import BarrierPlace, LaneCoordinator
+from shardmerge.worker.replicate.lane_totals import LaneTotals
 from shardmerge.worker.replicate.running import RunningReplicate
 from shardmerge.worker.rules.transform.client import failed_to_answer
 from shardmerge.worker.rules.transform.evaluator import evaluate
@@ -43,6 +44,8 @@ class TaskService(relay_pb2_grpc.RelayServicer):
         self._large = threading.Lock()
         self._replicates: dict[tuple[str, Stream], RunningReplicate] = {}
         self._snapshots: dict[str, RunningSnapshot] = {}
+        self.totals = LaneTotals()
+        """What the lanes have done, for metrics."""
 
     # --- registration of units
 
@@ -259,6 +262,7 @@ class TaskService(relay_pb2_grpc.RelayServicer):
         running = self._replicate(request.who)
         if running is not None:
             self._check_place(request)
+            self.totals.add(request)
         return relay_pb2.ReportAck(stop=running is None or running.coordinator.report(request))
 
     def _check_place(self, report: relay_pb2.LaneReport) -> None:

@@ -78,6 +78,7 @@ class Progress:
         self._tables = {plan.shard: _TableCount(plan) for plan in plans}
         self._under_way: dict[int, tuple[int, int, int]] = {}
         self._samples: deque[tuple[float, int]] = deque()
+        self._loaded_at: float | None = None
         for item in stored:
             self._plan(item.shard, 1, complete=item.chunk.is_last)
             if item.loaded is not None:
@@ -116,7 +117,13 @@ class Progress:
         with self._lock:
             self._under_way.pop(reader, None)
             self._load(shard, rows, size, seconds)
+            self._loaded_at = self._clock()
             self._sample()
+
+    def seconds_since_chunk(self) -> float | None:
+        """Since a chunk was committed last; None: not in this run."""
+        with self._lock:
+            return None if self._loaded_at is None else self._clock() - self._loaded_at
 
     def are_loaded(self, shards: Iterable[int]) -> bool:
         """Whether all chunks of these tables are loaded."""

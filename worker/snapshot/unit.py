@@ -93,6 +93,10 @@ class SnapshotUnit:
     def status(self) -> pb.LoadStatus:
         return self._progress.status()
 
+    def seconds_since_chunk(self) -> float | None:
+        """Since a chunk was committed last; None: not in this run."""
+        return self._progress.seconds_since_chunk()
+
     @property
     def interrupted(self) -> Mapping[int, Statement]:
         """The tables that are copied in part, by number, with the statements that have interrupted their copies. Once

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from shardmerge.worker.core.position import RelayOffset
 from shardmerge.worker.core.spark.runner import SparkRunner
 from shardmerge.worker.daemon.commands.binlog_schema import operate_schema
 from shardmerge.worker.daemon.commands.move_source import check_switch
+from shardmerge.worker.daemon.metrics.figures import SourceFigures
 from shardmerge.worker.daemon.source.caught_up import CaughtUp
 from shardmerge.worker.daemon.source.relay_begin import begin_relay
 from shardmerge.worker.daemon.source.server_id_lease import ServerIdLease
@@ -27,6 +29,7 @@ from shardmerge.worker.daemon.subtask.source_context import SourceContext
 from shardmerge.worker.daemon.subtask.subtask import Decision, SubTask
 from shardmerge.worker.daemon.task_service import TaskService
 from shardmerge.worker.ddl.locks.lock_client import LockClient
+from shardmerge.worker.relay import binlog_retention
 from shardmerge.worker.relay.model import PurgePolicy
 from shardmerge.worker.relay.purge_policy import HeldBecause, Purged, kept_because
 from shardmerge.worker.relay.relay import Relay
@@ -140,10 +143,15 @@ class SourceRunner:
         for task, subtask in known.items():
             if task not in decisions:
                 subtask.end()
+                self._host.service.totals.forget(task, self.config.source_id)
                 with self._lock:
                     del self._subtasks[task]
                     self._ending.append(subtask)
         with self._lock:
+            for subtask in self._ending:
+                # Its lanes may have reported until now.
+                if subtask.name not in self._subtasks:
+                    self._host.service.totals.forget(subtask.name, self.config.source_id)
             self._ending = [subtask for subtask in self._ending if not subtask.join(0)]
         self._reconciled = True
 
@@ -151,6 +159,7 @@ class SourceRunner:
         for subtask in self._ending:
             if subtask.name == task:
                 subtask.join(seconds)
+                self._host.service.totals.forget(task, self.config.source_id)
 
     def subtask(self, task: str) -> SubTask | None:
         with self._lock:
@@ -193,6 +202,31 @@ class SourceRunner:
     def status(self, task: str) -> tuple[worker_pb2.RelayStatus, list[worker_pb2.SubTaskStatus]]:
         """The relay's status and those of the subtasks (of ``task`` only, unless it is "")."""
         return self._relay_status(), [subtask.status() for subtask in self._present() if task in ("", subtask.name)]
+
+    def figures(self, is_compared: Callable[[str], bool]) -> SourceFigures:
+        """For metrics. ``is_compared``: whether a task is being compared now. Like :meth:`status` it never waits for a
+        server."""
+        source, totals = self.config.source_id, self._host.service.totals
+        return SourceFigures(
+            source,
+            self._relay_status(),
+            self.relay.figures(),
+            tuple(
+                each.figures(totals.of(each.name, source), is_compared=is_compared(each.name)) for each in self._all()
+            ),
+            self._retention_left(),
+        )
+
+    def _retention_left(self) -> float | None:
+        """Seconds until the source may delete binlog that the relay log lacks; None: unknown, or it never does."""
+        limit, end, head = self._clock.retention(), self._clock.end(), self.relay.head()
+        if limit is None or not end.position.file or not self.relay.relay_id:
+            return None
+        now = time.time()
+        if head.position.reaches(end.position):
+            # What it lacks was written after that end was read.
+            return binlog_retention.left(limit, now, now)
+        return binlog_retention.left(limit, now, head.commit_time) if head.commit_time else None
 
     def purge_before(self, file: str, relay_id: str) -> worker_pb2.WorkerPurgeRelayResponse:
         """Purge the relay log; reports what was removed and why not more; see

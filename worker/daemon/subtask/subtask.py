@@ -24,13 +24,17 @@ from shardmerge.proto.log import get_logger
 from shardmerge.proto.rpc.coded_errors import error_to_proto
 from shardmerge.proto.state_pb2 import BinlogOp
 from shardmerge.worker.core.stop_signal import StopSignal
+from shardmerge.worker.daemon.metrics.figures import SubTaskFigures
+from shardmerge.worker.daemon.metrics.run_counts import RunCounts
 from shardmerge.worker.daemon.subtask.relay_hold import HoldAll, HoldFrom, HoldNothing, RelayHold
 from shardmerge.worker.daemon.subtask.run import SubTaskRun
 from shardmerge.worker.daemon.subtask.run_config import MOST_BATCH_DIVISOR, with_smaller_batches
 from shardmerge.worker.daemon.subtask.source_context import SourceContext
 from shardmerge.worker.replicate.join.unit import JoiningUnit
+from shardmerge.worker.replicate.lane_totals import SubTaskTotals
 from shardmerge.worker.replicate.status import without_progress
 from shardmerge.worker.replicate.unit import ReplicateUnit
+from shardmerge.worker.snapshot.unit import SnapshotUnit
 from shardmerge.worker.unit.contract import Failed, Finished, Outcome, ProcessUnit, Stopped
 
 log = get_logger()
@@ -122,6 +126,9 @@ class SubTask:
         self._begun_revision = 0
         self._ops_before = decision.binlog_ops
         self._failures = 0
+        self._counts = RunCounts()
+        self._copied: worker_pb2.LoadStatus | None = None  # the history's progress when its unit had ended
+        self._known_since = time.monotonic()
         self._retry_at: float | None = None
         self._batch_divisor = 1
         self._log = log.bind(task=decision.config.task, source=host.source.source_id)
@@ -264,6 +271,30 @@ class SubTask:
                     status.join.CopyFrom(joining)
         return status
 
+    def figures(self, totals: SubTaskTotals, *, is_compared: bool) -> SubTaskFigures:
+        """For metrics. ``totals``: of its lanes. Like :meth:`status` it never waits for a server."""
+        status = self.status()
+        with self._condition:
+            unit = self._unit if self._begun and self._stage == pb.STAGE_RUNNING else None
+            runs, copied, retry_at, failures = self._counts.figures(), self._copied, self._retry_at, self._failures
+        if isinstance(unit, JoiningUnit):
+            unit = unit.own_lanes
+        now = time.monotonic()
+        _, locks = self._host.shards.locks(self.name, 0, 0.0)
+        return SubTaskFigures(
+            status,
+            totals,
+            runs,
+            copied,
+            now - self._known_since,
+            failures,
+            None if retry_at is None else max(0.0, retry_at - now),
+            unit.seconds_since_chunk() if isinstance(unit, SnapshotUnit) else None,
+            unit.remaining_seconds() if isinstance(unit, ReplicateUnit) else None,
+            bool(locks),
+            is_compared,
+        )
+
     # --- its own thread
 
     def _run_all(self) -> None:
@@ -341,8 +372,13 @@ class SubTask:
 
     def unit_begins(self, unit: ProcessUnit) -> None:
         with self._condition:
+            before = self._unit
+        copied = before.status() if isinstance(before, SnapshotUnit) else None
+        with self._condition:
             self._unit = unit
             self._begun = True
+            if isinstance(copied, worker_pb2.LoadStatus):
+                self._copied = copied
 
     def background_activity(self, activity: Callable[[], str]) -> None:
         with self._condition:
@@ -361,6 +397,7 @@ class SubTask:
 
     def _conclude(self, outcome: Outcome) -> None:
         with self._condition:
+            self._counts.ended(outcome, in_snapshot=self._begun and isinstance(self._unit, SnapshotUnit))
             match outcome:
                 case Finished():
                     self._become(pb.STAGE_FINISHED)

@@ -97,7 +97,8 @@ class Comparison:
     ) -> None:
         self._context, self._plans, self._request = context, tuple(plans), request
         self._stop, self._lowest, self._is_running = stop, lowest, is_running
-        self.identity = f"{context.config.task}/compare"
+        self.task = context.config.task
+        self.identity = f"{self.task}/compare"
         self.run_number = next(_runs)
         self._access = replace(context.access, secret=new_secret())
         self.tasks = request.threads or _DEFAULT_THREADS

@@ -1,0 +1,85 @@
+"""Samples of the lanes of one subtask, and of the changes of its target tables. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from shardmerge.proto.metrics import dm_syncer, own_worker
+from shardmerge.proto.metrics.family import Sample
+from shardmerge.proto.metrics.tables import PerTable, TableName, bounded
+from shardmerge.worker.core.batch import ChangeCounts
+from shardmerge.worker.daemon.metrics.figures import SubTaskFigures
+from shardmerge.worker.replicate.lane_totals import CAUSES, NO_CHANGES, LaneTotal, SubTaskTotals
+
+_JOBS = (dm_syncer.ADDED_JOBS, dm_syncer.FINISHED_JOBS)
+
+
+def lane_samples(figures: SubTaskFigures, source: str, worker: str, per_table: PerTable) -> Iterator[Sample]:
+    of = {"task": figures.status.name, "source_id": source}
+    totals = figures.totals
+    sync = figures.status.sync
+    yield own_worker.LANES.sample(len(sync.lanes), **of)
+    for lane in sync.lanes:
+        if not lane.unknown:
+            yield own_worker.LANE_BEHIND.sample(lane.bytes_behind, **of, lane=str(lane.lane))
+            yield own_worker.LANE_AGE.sample(lane.oldest_ms / 1000, **of, lane=str(lane.lane))
+    numbers = sorted({*totals.lanes, *(lane.lane for lane in sync.lanes)}) or [0]
+    for number in numbers:
+        yield from _lane(totals.lanes.get(number, LaneTotal()), {**of, "lane": str(number)}, worker)
+    yield from _together(totals, of, worker)
+    yield from _jobs(totals, of, worker, per_table, numbers)
+
+
+def _lane(total: LaneTotal, of: dict[str, str], worker: str) -> Iterator[Sample]:
+    for cause in CAUSES:
+        yield own_worker.LANE_SECONDS.sample(total.seconds.get(cause, 0.0), **of, cause=cause)
+    kinds = total.kinds
+    for kind, count in (("insert", kinds.inserts), ("update", kinds.updates), ("delete", kinds.deletes)):
+        yield own_worker.LANE_ROWS.sample(count, **of, kind=kind)
+    yield own_worker.LANE_WRITTEN.sample(total.written_rows, **of)
+    yield own_worker.LANE_STATEMENTS.sample(total.statements, **of)
+    yield own_worker.LANE_TRANSACTIONS.sample(total.transactions, **of)
+    dm = {"task": of["task"], "source_id": of["source_id"], "worker": worker, "queueNo": of["lane"]}
+    yield dm_syncer.TRANSACTION_BATCH.sample(total.changes_in_commit, **dm, type="rows")
+    yield dm_syncer.TRANSACTION_BATCH.sample(total.statements_in_commit, **dm, type="statements")
+
+
+def _together(totals: SubTaskTotals, of: dict[str, str], worker: str) -> Iterator[Sample]:
+    total = totals.all
+    dm = {**of, "worker": worker}
+    yield dm_syncer.TXN_DURATION.sample(total.commit_seconds, **dm)
+    yield dm_syncer.FINISHED_TRANSACTIONS.sample(total.transactions, **dm)
+    yield dm_syncer.REPLICATION_LAG_HISTOGRAM.sample(total.lag_seconds, **dm)
+    yield dm_syncer.CHECKPOINT_INTERVAL.sample(total.seconds_between_commits, **dm)
+    yield dm_syncer.IDEAL_QPS.sample(_ideal_qps(total, len(totals.lanes)), **dm)
+
+
+def _ideal_qps(total: LaneTotal, lanes: int) -> float:
+    """Changes per second of lanes that do nothing but wait for the target."""
+    seconds = total.seconds.get("target", 0.0)
+    kinds = total.kinds
+    return lanes * (kinds.inserts + kinds.updates + kinds.deletes) / seconds if seconds else 0.0
+
+
+def _jobs(
+    totals: SubTaskTotals, of: dict[str, str], worker: str, per_table: PerTable, numbers: list[int]
+) -> Iterator[Sample]:
+    names = {TableName(target.schema, target.table): None for target in totals.tables}
+    yield own_worker.MERGED_TABLES.sample(max(0, len(names) - per_table.limit), **of)
+    for number in numbers:
+        changes = totals.lanes.get(number, LaneTotal()).changes
+        # In the subtask's order of tables, so that a table keeps its series.
+        ordered = {TableName(*target): changes.get(target, NO_CHANGES) for target in totals.tables}
+        found = bounded(ordered, per_table, ChangeCounts.plus) or {TableName("", ""): NO_CHANGES}
+        for table, counts in found.items():
+            for kind, count in (("insert", counts.inserts), ("update", counts.updates), ("delete", counts.deletes)):
+                for family in _JOBS:
+                    yield family.sample(
+                        count,
+                        **of,
+                        worker=worker,
+                        queueNo=str(number),
+                        type=kind,
+                        target_schema=table.schema,
+                        target_table=table.table,
+                    )
