@@ -59,6 +59,8 @@ def command(path: Path | None, **flags: str | None) -> None:
                 socket_is_default=not file.master_socket,
                 key_file=key,
                 reflection=file.grpc_reflection,
+                http=file.http_address,
+                http_is_default=file.http_is_default,
             )
         )
     except ShardmergeError as error:

@@ -22,10 +22,12 @@ from shardmerge.master.commands.task.rename_target import RenameCommand
 from shardmerge.master.commands.task.rules import RulesCommand
 from shardmerge.master.commands.task.status import StatusCommand
 from shardmerge.master.commands.task.update import UpdateCommand
+from shardmerge.master.leader.counts import LeaderCounts
 from shardmerge.master.leader.ddl_lock_loop import DdlLockLoop
 from shardmerge.master.leader.election import Election
 from shardmerge.master.leader.loop import LeaderLoop
 from shardmerge.master.leader.scheduler import Scheduler
+from shardmerge.master.metrics.probes import MasterProbes
 from shardmerge.master.secret_key_check import KeyCheck
 from shardmerge.master.service import SERVICE, Service
 from shardmerge.master.settings import Settings
@@ -38,14 +40,17 @@ from shardmerge.proto.compare_pb2_grpc import add_CompareServicer_to_server
 from shardmerge.proto.errors import ShardmergeError
 from shardmerge.proto.etcd import Etcd
 from shardmerge.proto.files.local_socket import LocalSocket
+from shardmerge.proto.http.loops import LoopAges
+from shardmerge.proto.http.server import HttpEndpoint, started_endpoint
 from shardmerge.proto.log import get_logger
 from shardmerge.proto.master_pb2_grpc import add_MasterServicer_to_server
 from shardmerge.proto.rpc.limits import MASTER
-from shardmerge.proto.rpc.server import listen, listen_locally, make_server
+from shardmerge.proto.rpc.server import Serving, listen, listen_locally, make_server
 from shardmerge.proto.tls.diagnose import log_diagnosis
 from shardmerge.proto.tls.process import of_process
 
 _PATIENCE_SECONDS = 2.0
+_READINESS_SECONDS = 0.2
 _OF_KEY = (
     errors.master.SECRET_KEY_ABSENT,
     errors.master.SECRET_KEY_DIFFERS,
@@ -63,15 +68,26 @@ class Master:
         self._workers = Workers()
         self._key = KeyCheck(self._etcd, settings.key_file)
         self._socket: LocalSocket | None = None
+        counts, loops = LeaderCounts(), LoopAges()
         self._election = Election(
-            self._etcd, settings.name, settings.advertise, settings.member_ttl, settings.shown, self._key.confirm
+            self._etcd,
+            settings.name,
+            settings.advertise,
+            settings.member_ttl,
+            settings.shown,
+            self._key.confirm,
+            loops,
+            counts,
         )
         self._store = Store(self._etcd, self._election)
-        self._scheduler = Scheduler(self._etcd, self._store, self._election, self._workers)
-        self._locks = DdlLockLoop(self._etcd, self._store, self._election, settings.lock_alert)
+        self._scheduler = Scheduler(self._etcd, self._store, self._election, self._workers, counts, loops)
+        self._locks = DdlLockLoop(self._etcd, self._store, self._election, settings.lock_alert, counts, loops)
         self._sealing = LeaderLoop(
-            "passwords in etcd", self._etcd, self._election, Sealing(self._store, self._election).reconcile
+            "passwords in etcd", self._etcd, self._election, Sealing(self._store, self._election).reconcile, loops=loops
         )
+        self._probes = MasterProbes(self._election, self._store, counts, loops, self._ending)
+        self._http: HttpEndpoint | None = None
+        self._serving = Serving()
         waiter = Waiter(self._store.read, self._workers, settings.rpc_timeout, self._ending)
         binlog = BinlogCommand(self._store, self._workers)
         updates = UpdateCommand(self._store, self._workers, waiter, settings.rpc_timeout)
@@ -94,7 +110,11 @@ class Master:
             LeaderCommand(settings.name, self._store, self._election),
         )
         self._server = make_server(
-            (SERVICE, compare.SERVICE), f"dm-master {settings.name}", MASTER, reflect=settings.reflection
+            (SERVICE, compare.SERVICE),
+            f"dm-master {settings.name}",
+            MASTER,
+            reflect=settings.reflection,
+            serving=self._serving,
         )
         add_MasterServicer_to_server(service, self._server)
         add_CompareServicer_to_server(CompareService(self._store, self._ending), self._server)
@@ -109,12 +129,18 @@ class Master:
             self._check_key()
             listen(self._server, self._settings.listen)
             self._listen_locally()
+            if self._socket is not None:
+                undo.callback(self._socket.close)
+            self._http = started_endpoint(
+                self._settings.http, self._probes.probes(), is_default=self._settings.http_is_default
+            )
             undo.pop_all()
         self._server.start()
         self._election.start()
         self._scheduler.start()
         self._locks.start()
         self._sealing.start()
+        threading.Thread(target=self._follow_readiness, name="readiness", daemon=True).start()
         get_logger().info(
             "listening",
             master=self._settings.name,
@@ -138,6 +164,12 @@ class Master:
                 if error.spec in _OF_KEY:
                     raise
                 get_logger().warning("the key is checked later", master=self._settings.name, error=str(error))
+
+    def _follow_readiness(self) -> None:
+        """Let the health service report what /readyz does."""
+        while not self._ending.wait(_READINESS_SECONDS):
+            self._serving.update(is_ready=self._probes.readiness("").is_ready)
+        self._serving.update(is_ready=False)
 
     def _listen_locally(self) -> None:
         if not self._settings.socket:
@@ -164,6 +196,8 @@ class Master:
         self._sealing.end()
         self._election.end()
         self._workers.close()
+        if self._http is not None:
+            self._http.stop()
         self._etcd.close()
         get_logger().info("ended", master=self._settings.name)
 

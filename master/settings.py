@@ -18,7 +18,8 @@ class Settings:
     ``shown``: the process's configuration, as YAML without secrets. ``etcd_tls``: the files for etcd, None for plain
     text. ``socket``: path of a Unix socket to listen at, too, "" for none; the master runs without a default one that
     it cannot create. ``key_file``: the key that encrypts passwords in etcd; None: they are stored in plain text, as in
-    tests. ``reflection``: whether the gRPC services are described to callers.
+    tests. ``reflection``: whether the gRPC services are described to callers. ``http``: where the HTTP endpoint
+    listens, "": it is off; the master runs without a default one that is in use.
     """
 
     name: str
@@ -35,3 +36,5 @@ class Settings:
     socket_is_default: bool = False
     key_file: KeyFile | None = None
     reflection: bool = False
+    http: str = ""
+    http_is_default: bool = False

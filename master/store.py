@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import threading
+import time
 from collections.abc import Generator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from google.protobuf.message import Message
@@ -32,15 +34,31 @@ class Leadership(Protocol):
     def confirm(self) -> None: ...
 
 
+@dataclass(frozen=True, slots=True)
+class LastRead:
+    """The records as they were at time ``at``, of ``time.monotonic()``."""
+
+    state: State
+    at: float
+
+
 class Store:
     def __init__(self, etcd: Etcd, leadership: Leadership) -> None:
         self._etcd = etcd
         self._leadership = leadership
         self._deciding = threading.Lock()
+        self._last_read: LastRead | None = None
 
     def read(self) -> State:
         """All records, at one revision. Any master may read."""
-        return parse(self._etcd.get_prefix(etcd_keys.PREFIX))
+        state = parse(self._etcd.get_prefix(etcd_keys.PREFIX))
+        self._last_read = LastRead(state, time.monotonic())
+        return state
+
+    @property
+    def last_read(self) -> LastRead | None:
+        """What :meth:`read` has returned last, without a question to etcd; None: nothing yet."""
+        return self._last_read
 
     @contextlib.contextmanager
     def deciding(self) -> Generator[State]:

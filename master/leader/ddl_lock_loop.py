@@ -23,12 +23,14 @@ from shardmerge.master.ddl_lock.resolver import (
     violations,
 )
 from shardmerge.master.ddl_lock.situation import Lock, Member, Situation
+from shardmerge.master.leader.counts import LeaderCounts
 from shardmerge.master.leader.loop import LeaderLoop
 from shardmerge.master.state import State
 from shardmerge.master.store import Leadership, Store
 from shardmerge.proto import errors
 from shardmerge.proto.errors import ShardmergeError
 from shardmerge.proto.etcd import Etcd
+from shardmerge.proto.http.loops import LoopAges
 from shardmerge.proto.log import get_logger
 
 
@@ -43,11 +45,22 @@ class _AlertState:
 class DdlLockLoop:
     """``alert_seconds``: age at which a lock is logged as waiting, and the time until it is logged again."""
 
-    def __init__(self, etcd: Etcd, store: Store, leadership: Leadership, alert_seconds: float) -> None:
+    def __init__(
+        self,
+        etcd: Etcd,
+        store: Store,
+        leadership: Leadership,
+        alert_seconds: float,
+        counts: LeaderCounts,
+        loops: LoopAges,
+    ) -> None:
         self._store = store
+        self._counts = counts
         self._alert_seconds = alert_seconds
         self._alerts: dict[str, _AlertState] = {}
-        self._loop = LeaderLoop("ddl locks", etcd, leadership, lambda: self.reconcile(time.time()), self._alerts.clear)
+        self._loop = LeaderLoop(
+            "ddl locks", etcd, leadership, lambda: self.reconcile(time.time()), self._alerts.clear, loops
+        )
 
     def start(self) -> None:
         self._loop.start()
@@ -68,6 +81,7 @@ class DdlLockLoop:
                     self._advance(target, seen, state, now)
                 except ShardmergeError as error:
                     if error.spec is not errors.master.CONFLICT:  # a source has reported something new: the watch fires
+                        self._counts.lock_failed(target.task)
                         get_logger().warning("ddl lock", lock=target.lock_id, error=str(error))
         self._alerts = {generation: alert for generation, alert in self._alerts.items() if generation in present}
 

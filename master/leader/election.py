@@ -6,13 +6,16 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from shardmerge.master.leader.counts import LeaderCounts
 from shardmerge.proto import errors, etcd_keys
 from shardmerge.proto import state_pb2 as pb
 from shardmerge.proto.errors import ShardmergeError
 from shardmerge.proto.etcd import Delete, Etcd, KeyAbsent, KeyIs, Lease, Put, Record
+from shardmerge.proto.http.loops import LoopAges
 from shardmerge.proto.log import get_logger
 
 _PAUSE_AFTER_FAILURE_SECONDS = 0.5
+_LOOP = "election"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +44,14 @@ class Election:
         ttl: float,
         settings: str = "",
         fit: Callable[[], None] = _always,
+        loops: LoopAges | None = None,
+        counts: LeaderCounts | None = None,
     ) -> None:
-        """``fit``: raises why this master must not be a member, whenever it joins or would lead."""
+        """``fit``: raises why this master must not be a member, whenever it joins or would lead. ``loops``, ``counts``:
+        for probes and metrics."""
+        self._loops = loops if loops is not None else LoopAges()
+        self._counts = counts if counts is not None else LeaderCounts()
+        self._member: Lease | None = None
         self._etcd = etcd
         self._fit = fit
         self._unfit: ShardmergeError | None = None
@@ -67,6 +76,18 @@ class Election:
         """Whether this master leads now, by the lease's clock. Only :meth:`condition` makes a write safe."""
         lead = self._lead
         return lead is not None and lead.lease.alive
+
+    @property
+    def is_member(self) -> bool:
+        """Whether this master is a member of the cluster now, by the lease's clock."""
+        lease = self._member
+        return lease is not None and lease.alive
+
+    @property
+    def lease_left(self) -> float:
+        """Seconds until the member's lease ends unless it is renewed; 0 without one."""
+        lease = self._member
+        return 0.0 if lease is None else lease.remaining
 
     def condition(self) -> KeyIs:
         """Holds in etcd while this master leads. Raises NOT_LEADER with the leader's address, or NO_LEADER."""
@@ -111,6 +132,7 @@ class Election:
     def _run(self) -> None:
         log = get_logger(master=self._name)
         while not self._stop.is_set():
+            self._loops.begins(_LOOP)
             try:
                 lease = self._etcd.lease(self._ttl)
             except ShardmergeError as error:
@@ -121,12 +143,13 @@ class Election:
             try:
                 self._serve(lease)
             finally:
-                self._lead = None
+                self._lead = self._member = None
                 if self._stop.is_set():
                     lease.revoke()
                 else:
                     lease.abandon()
                     log.warning("lease lost; joining again", lease=f"{lease.id:x}")
+        self._loops.ended(_LOOP)
 
     def _serve(self, lease: Lease) -> None:
         """Be a member and run for leader until the lease is lost or the master ends."""
@@ -134,9 +157,11 @@ class Election:
         ended = _Either(self._stop, lease.lost)
         member = False
         for _ in self._etcd.watch(etcd_keys.LEADER, 0, ended, resync_seconds=max(0.5, self._ttl / 5)):
+            self._loops.begins(_LOOP)
             try:
                 member = member or self._join(lease)
                 if member:
+                    self._member = lease
                     self._campaign(lease)
             except ShardmergeError as error:
                 log.warning("election", error=str(error))
@@ -195,6 +220,7 @@ class Election:
         self._may_take_over = False
         if self._lead is None or self._lead.revision != revision:
             self._lead = _Lead(lease, revision)
+            self._counts.leads()
             get_logger(master=self._name).info("leader", revision=revision)
 
     def _is_mine(self, record: Record) -> bool:

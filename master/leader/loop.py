@@ -9,6 +9,7 @@ from shardmerge.master.store import Leadership
 from shardmerge.proto import etcd_keys
 from shardmerge.proto.errors import ShardmergeError
 from shardmerge.proto.etcd import Etcd
+from shardmerge.proto.http.loops import LoopAges
 from shardmerge.proto.log import get_logger
 
 # Also the delay after which a master that has just become the leader works for the first time.
@@ -21,7 +22,7 @@ def _nothing() -> None:
 
 class LeaderLoop:
     """A thread that calls ``reconcile`` after each change and each second while this master leads, and ``follows``
-    while another one leads. ``topic``: the message under which its failures are logged."""
+    while another one leads. ``topic``: the message under which its failures are logged, and its name in ``loops``."""
 
     def __init__(
         self,
@@ -30,8 +31,10 @@ class LeaderLoop:
         leadership: Leadership,
         reconcile: Callable[[], None],
         follows: Callable[[], None] = _nothing,
+        loops: LoopAges | None = None,
     ) -> None:
         self._topic = topic
+        self._loops = loops if loops is not None else LoopAges()
         self._etcd = etcd
         self._leadership = leadership
         self._reconcile = reconcile
@@ -48,6 +51,7 @@ class LeaderLoop:
 
     def _run(self) -> None:
         for _ in self._etcd.watch(etcd_keys.PREFIX, 0, self._stop, _RESYNC_SECONDS):
+            self._loops.begins(self._topic)
             if not self._leadership.leads:
                 self._follows()
                 continue
@@ -56,3 +60,4 @@ class LeaderLoop:
             except ShardmergeError as error:
                 # The next change or tick tries again: nothing was half done.
                 get_logger().warning(self._topic, error=str(error))
+        self._loops.ended(self._topic)

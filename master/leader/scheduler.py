@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
+from shardmerge.master.leader.counts import LeaderCounts
 from shardmerge.master.leader.loop import LeaderLoop
 from shardmerge.master.placement import after, place, violations
 from shardmerge.master.store import Leadership, Store, addresses
 from shardmerge.master.workers.client import Workers
 from shardmerge.proto import errors
 from shardmerge.proto.etcd import Etcd
+from shardmerge.proto.http.loops import LoopAges
 from shardmerge.proto.log import get_logger
 
 
 class Scheduler:
-    def __init__(self, etcd: Etcd, store: Store, leadership: Leadership, workers: Workers) -> None:
+    def __init__(
+        self,
+        etcd: Etcd,
+        store: Store,
+        leadership: Leadership,
+        workers: Workers,
+        counts: LeaderCounts,
+        loops: LoopAges,
+    ) -> None:
         self._store = store
+        self._counts = counts
         self._workers = workers
-        self._loop = LeaderLoop("placement", etcd, leadership, self.reconcile)
+        self._loop = LeaderLoop("placement", etcd, leadership, self.reconcile, loops=loops)
 
     def start(self) -> None:
         self._loop.start()
@@ -33,5 +44,6 @@ class Scheduler:
                 raise errors.master.BAD_PLACEMENT(reason="; ".join(broken))
             for step in steps:
                 self._store.place(step, state)
+                self._counts.placed(step)
                 get_logger().info("placement", step=str(step))
         self._workers.keep_only(frozenset(addresses(state).values()))

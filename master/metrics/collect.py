@@ -1,0 +1,106 @@
+"""All samples of a master. Pure. Followers export nothing of the records: each value exists once in the cluster."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from shardmerge.master.ddl_lock.records import Target, situation, to_lock
+from shardmerge.master.ddl_lock.report import sync_of
+from shardmerge.master.ddl_lock.situation import Stage
+from shardmerge.master.metrics.figures import MasterFigures
+from shardmerge.master.state import State
+from shardmerge.proto import common_pb2
+from shardmerge.proto.metrics import dm_other, own_master
+from shardmerge.proto.metrics.family import Sample
+from shardmerge.proto.metrics.process import process_samples
+
+_LOCK_ERROR = "InfoPut - HandleLockError"
+_LOCK_ERRORS = (
+    "InfoPut - SyncLockError",
+    _LOCK_ERROR,
+    "OperationPut - RemoveLockError",
+    "OperationPut - LockUnSyncedError",
+    "OperationPut - PutNonOwnerOpError",
+)
+"""DM's types."""
+_OFFLINE, _FREE, _BOUND = 0, 1, 2
+
+
+def master_samples(figures: MasterFigures) -> Iterator[Sample]:
+    yield from process_samples(figures.process, dm_other.MASTER_CPU)
+    yield own_master.LEADER.sample(figures.leads)
+    yield dm_other.START_LEADER.sample(figures.counts.terms)
+    for kind in ("bind", "rebind", "unbind"):
+        yield own_master.PLACEMENTS.sample(figures.counts.placements.get(kind, 0), kind=kind)
+    state = figures.state
+    if state is None or not figures.leads:
+        return
+    yield own_master.RECORDS_AGE.sample(figures.state_age)
+    yield own_master.MASTERS.sample(len(state.masters))
+    yield from _workers(state)
+    yield from _sources(state)
+    yield from _subtasks(state)
+    yield from _locks(state, figures.now)
+    for task in _tasks(state):
+        for kind in _LOCK_ERRORS:
+            count = figures.counts.lock_errors.get(task, 0) if kind == _LOCK_ERROR else 0
+            yield dm_other.SHARD_DDL_ERROR.sample(count, task=task, type=kind)
+
+
+def _tasks(state: State) -> list[str]:
+    return sorted({task for task, _ in state.subtasks})
+
+
+def _workers(state: State) -> Iterator[Sample]:
+    bound = {entry.value.worker for entry in state.bounds.values()}
+    for worker in sorted({*state.workers, *bound}):
+        if worker not in state.workers:
+            yield dm_other.WORKER_STATE.sample(_OFFLINE, worker=worker)
+        else:
+            yield dm_other.WORKER_STATE.sample(_BOUND if worker in bound else _FREE, worker=worker)
+    live = len(bound & state.workers.keys())
+    yield own_master.WORKERS.sample(live, state="bound")
+    yield own_master.WORKERS.sample(len(state.workers) - live, state="free")
+
+
+def _sources(state: State) -> Iterator[Sample]:
+    enabled = state.enabled()
+    bound = {source for source in enabled if state.worker_of(source) is not None}
+    yield own_master.SOURCES.sample(len(bound), state="bound")
+    yield own_master.SOURCES.sample(len(enabled) - len(bound), state="unbound")
+    yield own_master.SOURCES.sample(len(state.sources) - len(enabled), state="disabled")
+    for source in sorted(enabled):
+        yield own_master.SOURCE_BOUND.sample(source in bound, source_id=source, worker=state.bound_name(source))
+
+
+def _subtasks(state: State) -> Iterator[Sample]:
+    counts = Counter(
+        (task, entry.value.expected == common_pb2.STAGE_RUNNING) for (task, _), entry in state.subtasks.items()
+    )
+    for task in _tasks(state):
+        yield own_master.SUBTASKS.sample(counts[task, True], task=task, expected="running")
+        yield own_master.SUBTASKS.sample(counts[task, False], task=task, expected="paused")
+
+
+def _locks(state: State, now: float) -> Iterator[Sample]:
+    stages: Counter[tuple[str, str]] = Counter()
+    sources: Counter[tuple[str, str]] = Counter()
+    oldest: dict[str, float] = {}
+    for key, entry in state.locks.items():
+        target, lock = Target(*key), to_lock(entry.value)
+        synced, unsynced = sync_of(situation(target, state), lock)
+        stages[target.task, lock.stage.value] += 1
+        stages[target.task, "Un-synced" if unsynced else "Synced"] += 1
+        sources[target.task, "synced"] += len(synced)
+        sources[target.task, "unsynced"] += len(unsynced)
+        oldest[target.task] = max(oldest.get(target.task, 0.0), now - lock.since)
+    for task in _tasks(state):
+        for stage in Stage:
+            yield own_master.DDL_LOCKS.sample(stages[task, stage.value], task=task, stage=stage.value)
+        for kind in ("Un-synced", "Synced"):
+            yield dm_other.DDL_STATE.sample(stages[task, kind], task=task, type=kind)
+        for standing in ("synced", "unsynced"):
+            yield own_master.DDL_LOCK_SOURCES.sample(sources[task, standing], task=task, state=standing)
+        if task in oldest:
+            yield own_master.DDL_LOCK_AGE.sample(max(0.0, oldest[task]), task=task)
