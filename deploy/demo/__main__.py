@@ -234,6 +234,9 @@ class Demo:
             ("--help",),
         ):
             print("  ", *self.dmctl(*arguments))
+        scheme = "http" if self.cluster.tls is None else "https"
+        for daemon in self.cluster.daemons:
+            print(f"   metrics: {scheme}://{daemon.http}/metrics   ({daemon.name})")
         for address in self.spark_uis():
             print(f"   Spark UI        {address}")
         for server in (*(source.server for source in self.sources), self.target):

@@ -162,7 +162,13 @@ class Cluster:
         )
         for daemon, facts in zip(self.daemons, _objects(loan.facts["daemons"]), strict=True):
             settings = self._settings(daemon.kind, daemon.name)
-            daemon.adopt(str(facts["address"]), self.directory, settings, LentProcess(loan, int(facts["process"])))
+            daemon.adopt(
+                str(facts["address"]),
+                str(facts["http"]),
+                self.directory,
+                settings,
+                LentProcess(loan, int(facts["process"])),
+            )
         return True
 
     @property
@@ -172,7 +178,9 @@ class Cluster:
             "directory": str(self.directory),
             "runtime": str(self._runtime),
             "etcd": {"port": self.etcd.port, "peer_port": self.etcd.peer_port, "process": self.etcd.pid},
-            "daemons": [{"address": daemon.address, "process": daemon.pid} for daemon in self.daemons],
+            "daemons": [
+                {"address": daemon.address, "http": daemon.http, "process": daemon.pid} for daemon in self.daemons
+            ],
         }
 
     def stop(self) -> None:

@@ -37,8 +37,9 @@ def command(name: str) -> str:
 class Daemon:
     """``dm-<kind> --config <name>.yaml`` in a session of its own; ``kind`` is master or worker.
 
-    The configuration file, the log and the default key are in ``directory``. ``address`` is chosen once, so that a
-    restarted daemon has the same address. There is no Unix socket unless ``environment`` or ``settings`` ask for it.
+    The configuration file, the log and the default key are in ``directory``. ``address``, and ``http`` of its HTTP
+    endpoint, are chosen once, so that a restarted daemon has the same addresses. There is no Unix socket unless
+    ``environment`` or ``settings`` ask for it.
     """
 
     def __init__(
@@ -47,6 +48,7 @@ class Daemon:
         self.name = name
         self.kind = kind
         self.address = f"127.0.0.1:{free_port()}"
+        self.http = f"127.0.0.1:{free_port()}"
         self.config = directory / f"{name}.yaml"
         self.log = directory / f"{name}.log"
         self._settings = settings
@@ -60,15 +62,18 @@ class Daemon:
             "name": self.name,
             f"{self.kind}-addr": self.address,
             "advertise-addr": self.address,
+            "http-addr": self.http,
             **self._settings,
             **{key.replace("_", "-"): value for key, value in changes.items()},
         }
         with private_text(self.config) as file:
             file.write(to_yaml(settings))
 
-    def adopt(self, address: str, directory: Path, settings: Mapping[str, Setting], process: LentProcess) -> None:
+    def adopt(
+        self, address: str, http: str, directory: Path, settings: Mapping[str, Setting], process: LentProcess
+    ) -> None:
         """Represent this running daemon from now on; its environment is the same mapping as before."""
-        self.address, self._settings, self._process = address, settings, process
+        self.address, self.http, self._settings, self._process = address, http, settings, process
         self.config = directory / self.config.name
         self.log = directory / self.log.name
 
