@@ -16,7 +16,6 @@ IDLE_SECONDS = 90.0
 ANSWER_SECONDS = 30.0
 """From a request to the end of its answer, if the caller reads slowly."""
 MOST_CONNECTIONS = 32
-MOST_HEAD_BYTES = 8192
 
 
 class LimitedConnection(H11Protocol):

@@ -21,6 +21,7 @@ from shardmerge.proto.metrics.exposition import CONTENT_TYPE, exposition
 log = get_logger()
 
 _COLLECT_SECONDS = 5.0
+MOST_HEAD_BYTES = 8192
 _METHODS = frozenset({"GET", "HEAD"})
 _ALLOWED = ", ".join(sorted(_METHODS))
 
@@ -57,6 +58,9 @@ def _refusal(scope: Scope) -> Response | None:
     closing = {"Connection": "close"}
     if scope["method"] not in _METHODS:
         return PlainTextResponse("only GET and HEAD\n", 405, {"Allow": _ALLOWED, **closing})
+    size = len(scope["raw_path"]) + len(scope["query_string"])
+    if size + sum(len(name) + len(value) for name, value in scope["headers"]) > MOST_HEAD_BYTES:
+        return PlainTextResponse(f"the head has more than {MOST_HEAD_BYTES} bytes\n", 431, closing)
     if headers.get(b"content-length", b"0") != b"0" or b"transfer-encoding" in headers:
         return PlainTextResponse("no body is read\n", 413, closing)
     return None

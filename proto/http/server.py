@@ -15,9 +15,9 @@ from uvicorn.server import ServerState
 from shardmerge.proto import errors
 from shardmerge.proto.config.address import EVERY_INTERFACE
 from shardmerge.proto.errors import ShardmergeError
-from shardmerge.proto.http.connection import HEAD_SECONDS, IDLE_SECONDS, MOST_HEAD_BYTES, LimitedConnection
+from shardmerge.proto.http.connection import HEAD_SECONDS, IDLE_SECONDS, LimitedConnection
 from shardmerge.proto.http.probes import Probes
-from shardmerge.proto.http.routes import application
+from shardmerge.proto.http.routes import MOST_HEAD_BYTES, application
 from shardmerge.proto.log import get_logger
 from shardmerge.proto.rpc.server import bind_error_reason
 from shardmerge.proto.tls import process as tls

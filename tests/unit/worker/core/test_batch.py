@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -10,10 +11,10 @@ from hypothesis import strategies as st
 
 from shardmerge.proto import errors
 from shardmerge.proto.errors import ShardmergeError
-from shardmerge.worker.core.batch import Batch
+from shardmerge.worker.core.batch import Batch, ChangeCounts
 from shardmerge.worker.core.lane_hash import hash_indexes, lane_of
 from shardmerge.worker.core.row_change import ChangeKind, Literals, RowChange
-from shardmerge.worker.core.table_plan import TablePlan
+from shardmerge.worker.core.table_plan import TablePlan, TargetTable
 from shardmerge.worker.target.apply.dml import (
     DeleteKeys,
     InsertRows,
@@ -221,3 +222,51 @@ def test_only_byte_exact_key_columns_choose_the_lane(plan: TablePlan, expected: 
 def test_exactly_one_lane_owns_a_key(key: int, lanes: int) -> None:
     owners = [lane for lane in range(lanes) if not batch_of([insert(SHARD_A, key, "x")], lane, lanes).is_empty]
     assert owners == [lane_of(SHARD_A, (str(key).encode(),), lanes)]
+
+
+# --- counts for metrics
+
+OTHER_TARGET = replace(SHARD_B, target_table="other")
+UPSERTED = replace(SHARD_A, shard=5, may_lack_rows=True)
+
+
+def test_changes_are_counted_by_kind_and_target() -> None:
+    """The events of two targets alternate; a change of a key is a delete and an insert."""
+    batch = batch_of(
+        [
+            insert(SHARD_A, 1, "a"),
+            insert(OTHER_TARGET, 1, "a"),
+            update(SHARD_A, (1, "a"), (1, "b")),
+            update(SHARD_A, (1, "b"), (2, "b")),
+            insert(NO_KEY, 7, "x"),
+            delete(OTHER_TARGET, 1, "a"),
+            delete(NO_KEY, 7, "x"),
+            update(NO_KEY, (8, "x"), (8, "y")),
+        ]
+    )
+    assert NO_KEY.target == SHARD_A.target
+    assert batch.counts() == {SHARD_A.target: ChangeCounts(3, 2, 2), OTHER_TARGET.target: ChangeCounts(1, 0, 1)}
+    assert batch.changes == 9
+
+
+def test_counts_may_be_read_twice_and_continue() -> None:
+    batch = batch_of([insert(SHARD_A, 1, "a")])
+    assert batch.counts() == batch.counts() == {SHARD_A.target: ChangeCounts(1, 0, 0)}
+    batch.add(insert(SHARD_A, 2, "a"), 4)
+    assert batch.counts() == {SHARD_A.target: ChangeCounts(2, 0, 0)}
+
+
+def test_changes_of_a_table_that_may_lack_rows_are_counted_by_kind() -> None:
+    batch = batch_of(
+        [insert(UPSERTED, 1, "a"), update(UPSERTED, (2, "a"), (2, "b")), delete(UPSERTED, 3, "c")],
+    )
+    assert batch.counts() == {UPSERTED.target: ChangeCounts(1, 1, 1)}
+
+
+@given(st.lists(st.sampled_from([SHARD_A, OTHER_TARGET]), max_size=20))
+def test_counts_of_all_targets_are_the_changes(plans: list[TablePlan]) -> None:
+    batch = batch_of(insert(plan, number, "a") for number, plan in enumerate(plans))
+    wanted: dict[TargetTable, int] = {}
+    for plan in plans:
+        wanted[plan.target] = wanted.get(plan.target, 0) + 1
+    assert {target: counts.inserts for target, counts in batch.counts().items()} == wanted

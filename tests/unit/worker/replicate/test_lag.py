@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from shardmerge.worker.core.position import SourcePosition
-from shardmerge.worker.replicate.lag import Applied, SourceProgress, age_ms, unfetched_bytes, worst_lag_ms
+from shardmerge.worker.replicate.lag import Applied, CatchUp, SourceProgress, age_ms, unfetched_bytes, worst_lag_ms
 
 
 def at(pos: int, file: int = 1) -> SourcePosition:
@@ -65,3 +65,27 @@ def test_a_long_outage_of_the_relay_keeps_its_beginning() -> None:
 )
 def test_bytes_not_fetched(head: SourcePosition, end: SourcePosition, expected: int) -> None:
     assert unfetched_bytes(head, end) == expected
+
+
+def test_the_remaining_time_follows_the_speed() -> None:
+    found = CatchUp(seconds=10)
+    assert found.remaining_seconds() is None
+    for at, behind in ((0, 1_000), (5, 900), (10, 800)):
+        found.add(at, behind)
+    assert found.remaining_seconds() == 40
+    found.add(11, 0)
+    assert found.remaining_seconds() == 0
+
+
+def test_the_remaining_time_is_unknown_while_it_falls_behind() -> None:
+    found = CatchUp(seconds=10)
+    for at, behind in ((0, 100), (5, 200)):
+        found.add(at, behind)
+    assert found.remaining_seconds() is None
+
+
+def test_only_the_last_seconds_count_for_the_speed() -> None:
+    found = CatchUp(seconds=10)
+    for at, behind in ((0, 100_000), (100, 1_000), (110, 900), (111, 890)):
+        found.add(at, behind)
+    assert found.remaining_seconds() == pytest.approx(89)

@@ -8,9 +8,12 @@ from typing import cast
 import pytest
 
 from shardmerge.proto import relay_pb2, relay_pb2_grpc
+from shardmerge.worker.core.batch import ChangeCounts
 from shardmerge.worker.core.position import RelayOffset, SourcePosition
+from shardmerge.worker.core.table_plan import TargetTable
 from shardmerge.worker.replicate.lane import reporter
-from shardmerge.worker.replicate.lane.reporter import Reporter
+from shardmerge.worker.replicate.lane.counters import CommitCounts
+from shardmerge.worker.replicate.lane.reporter import LanePhase, Reporter
 from shardmerge.worker.target.records.checkpoint import Checkpoint
 
 
@@ -43,3 +46,43 @@ def test_a_commit_that_others_wait_for_is_reported_at_once(monkeypatch: pytest.M
         assert (report.committed.byte, report.rows) == (200, 2)
     finally:
         made.stop()
+
+
+def test_time_is_counted_by_cause(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [100.0]
+    monkeypatch.setattr(reporter.time, "monotonic", lambda: now[0])
+    stub = Stub()
+    made = Reporter(cast(relay_pb2_grpc.RelayStub, stub), relay_pb2.TaskIdentity(), lambda: False)
+
+    def spend(seconds: float) -> None:
+        now[0] += seconds
+
+    spend(1)
+    made.enter(LanePhase.READING)
+    spend(2)
+    made.reached_head()
+    spend(4)
+    made.enter(LanePhase.APPLYING)
+    spend(8)
+    made.enter(LanePhase.COMMITTING)
+    spend(16)
+    made.enter(LanePhase.READING)
+    spend(32)
+    made.barrier(1, _checkpoint(1))
+    spend(64)
+    made.report_now()
+    found = stub.reports.get(timeout=1).counters
+    assert (found.start_seconds, found.read_seconds, found.idle_seconds) == (1, 34, 4)
+    assert (found.decode_seconds, found.target_seconds, found.barrier_seconds) == (8, 16, 64)
+
+
+def test_a_report_has_the_counts_of_all_commits() -> None:
+    stub = Stub()
+    made = Reporter(cast(relay_pb2_grpc.RelayStub, stub), relay_pb2.TaskIdentity(), lambda: False)
+    for _ in range(2):
+        counts = CommitCounts({TargetTable("d", "t"): ChangeCounts(3, 2, 1)}, 5, 2, 0.1, 0.7)
+        made.committed(_checkpoint(1), 6, 0.0, 0, counts)
+    made.report_now()
+    found = stub.reports.get(timeout=1).counters
+    assert [(each.target_table, each.inserts, each.updates, each.deletes) for each in found.tables] == [("t", 6, 4, 2)]
+    assert (found.written_rows, found.statements, sum(found.commit_seconds.counts)) == (10, 4, 2)

@@ -1,0 +1,105 @@
+"""Tests a master's metrics: from figures to samples."""
+
+from __future__ import annotations
+
+from shardmerge.master.leader.counts import LeaderCounts
+from shardmerge.master.metrics.collect import master_samples
+from shardmerge.master.metrics.figures import MasterFigures
+from shardmerge.master.placement import Bind, Unbind
+from shardmerge.master.state import State
+from shardmerge.proto import config_pb2 as config
+from shardmerge.proto import state_pb2 as pb
+from shardmerge.proto.metrics.exposition import exposition
+from shardmerge.proto.metrics.process import ProcessFigures
+from tests.support.metrics import Scrape, parse
+from tests.unit.master.records import state
+
+_PROCESS = ProcessFigures("dm-master", "1.2")
+_NOW = 1_000.0
+
+
+def _found(records: State | None, *, leads: bool = True, counts: LeaderCounts | None = None) -> Scrape:
+    counts = counts or LeaderCounts()
+    figures = MasterFigures(_NOW, _PROCESS, leads, counts.figures(), records, 0.5)
+    series = list(master_samples(figures))
+    keys = [(sample.family.name, sample.labels) for sample in series]
+    assert len(keys) == len(set(keys)), "a series appears twice"
+    return parse(exposition(series).decode())
+
+
+def _subtask(task: str, source: str) -> config.SubTaskConfig:
+    return config.SubTaskConfig(task=task, source_id=source)
+
+
+def test_workers_and_sources() -> None:
+    found = _found(state(workers=("w1", "w2"), bindings={"s1": "w1", "s2": "gone", "s3": ""}))
+    assert {each.labels["worker"]: each.value for each in found.of("dm_master_worker_state")} == {
+        "gone": 0,
+        "w1": 2,
+        "w2": 1,
+    }
+    assert {each.labels["state"]: each.value for each in found.of("dm_workers")} == {"bound": 1, "free": 1}
+    assert {each.labels["state"]: each.value for each in found.of("dm_sources")} == {
+        "bound": 1,
+        "unbound": 2,
+        "disabled": 0,
+    }
+    assert found.one("dm_source_bound", source_id="s2", worker="gone") == 0
+    assert found.one("dm_source_bound", source_id="s3", worker="") == 0
+    assert found.one("dm_records_age_seconds") == 0.5
+
+
+def test_a_follower_exports_nothing_of_the_records() -> None:
+    found = _found(state(workers=("w1",)), leads=False)
+    assert found.one("dm_leader") == 0
+    assert not found.of("dm_workers")
+    assert not found.of("dm_master_worker_state")
+
+
+def test_a_leader_that_has_read_nothing_yet_exports_nothing_of_the_records() -> None:
+    found = _found(None)
+    assert found.one("dm_leader") == 1
+    assert not found.of("dm_records_age_seconds")
+
+
+def test_locks_of_sharding_ddls() -> None:
+    lock = pb.LockRecord(
+        task="t",
+        target_schema="d",
+        target_table="x",
+        generation="g",
+        owner="s1",
+        statement="ALTER TABLE x ADD c INT",
+        since=_NOW - 90,
+        stage=pb.LockRecord.STAGE_GATHERING,
+    )
+    records = state(
+        workers=("w1", "w2"),
+        bindings={"s1": "w1", "s2": "w2"},
+        subtasks=(_subtask("t", "s1"), _subtask("t", "s2"), _subtask("other", "s1")),
+        locks=(lock,),
+    )
+    found = _found(records)
+    assert found.one("dm_ddl_lock_age_seconds", task="t") == 90
+    assert not found.of("dm_ddl_lock_age_seconds", task="other")
+    assert found.one("dm_ddl_locks", task="t", stage="gathering") == 1
+    assert found.one("dm_master_ddl_state_number", task="t", type="Un-synced") == 1
+    assert found.one("dm_master_ddl_state_number", task="other", type="Un-synced") == 0
+    assert found.one("dm_ddl_lock_sources", task="t", state="unsynced") == 2
+    assert found.one("dm_subtasks", task="t", expected="running") == 2
+
+
+def test_counters_of_the_leader() -> None:
+    counts = LeaderCounts()
+    counts.leads()
+    counts.placed(Bind("s1", "w1"))
+    counts.placed(Bind("s1", "w2", "w1"))
+    counts.placed(Unbind("s1", "w2"))
+    counts.lock_failed("t")
+    found = _found(state(bindings={"s1": ""}, subtasks=(_subtask("t", "s1"),)), counts=counts)
+    assert found.one("dm_master_start_leader_counter") == found.one("dm_master_start_leader_counter_total") == 1
+    kinds = {each.labels["kind"]: each.value for each in found.of("dm_source_placements_total")}
+    assert kinds == {"bind": 1, "rebind": 1, "unbind": 1}
+    assert found.one("dm_master_shard_ddl_error", task="t", type="InfoPut - HandleLockError") == 1
+    assert found.sum("dm_master_shard_ddl_error", task="t") == 1
+    assert len(found.of("dm_master_shard_ddl_error", task="t")) == 5

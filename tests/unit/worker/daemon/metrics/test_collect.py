@@ -1,0 +1,228 @@
+"""Tests a worker's metrics: from figures to samples."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from shardmerge.proto import common_pb2, errors, worker_pb2
+from shardmerge.proto.metrics.exposition import exposition
+from shardmerge.proto.metrics.process import ProcessFigures
+from shardmerge.proto.metrics.tables import PerTable
+from shardmerge.proto.rpc.coded_errors import error_to_proto
+from shardmerge.worker.core.batch import ChangeCounts
+from shardmerge.worker.core.table_plan import TargetTable
+from shardmerge.worker.daemon.metrics.binlog_place import file_and_position
+from shardmerge.worker.daemon.metrics.collect import worker_samples
+from shardmerge.worker.daemon.metrics.figures import SourceFigures, SparkFigures, SubTaskFigures, WorkerFigures
+from shardmerge.worker.daemon.metrics.run_counts import RunCounts
+from shardmerge.worker.daemon.metrics.subtasks import lag_of
+from shardmerge.worker.relay.relay import DiskSpace, RelayFigures
+from shardmerge.worker.replicate.lane_totals import LaneTotal, SubTaskTotals
+from shardmerge.worker.unit.contract import Failed, Finished, Stopped
+from tests.support.metrics import Scrape, parse
+
+_PROCESS = ProcessFigures("dm-worker", "1.2", lease_left=5.0, is_ready=True, loop_ages={"reconcile": 0.5})
+_SPARK = SparkFigures(total_slots=16, free_slots=14, is_up=True)
+_OF = {"task": "t", "source_id": "s"}
+
+
+def _subtask(**sync: object) -> SubTaskFigures:
+    status = worker_pb2.SubTaskStatus(name="t", stage=common_pb2.STAGE_RUNNING, epoch=7)
+    status.sync.CopyFrom(worker_pb2.SyncStatus(**sync))  # pyright: ignore[reportArgumentType]
+    return SubTaskFigures(status, known_seconds=100.0)
+
+
+def _found(*subtasks: SubTaskFigures, per_table: PerTable = PerTable.AUTO, bound: bool = True) -> Scrape:
+    status = worker_pb2.RelayStatus(
+        stage=common_pb2.STAGE_RUNNING,
+        master_binlog="(mysql-bin.000004, 900)",
+        relay_binlog="(mysql-bin.000003, 800)",
+        bytes_on_disk=1_000,
+    )
+    source = SourceFigures("s", status, RelayFigures(files=2, space=DiskSpace(100, 40)), subtasks, 3_600.0)
+    figures = WorkerFigures("w", 50.0, _PROCESS, True, _SPARK, source if bound else None)
+    series = list(worker_samples(figures, per_table))
+    keys = [(sample.family.name, sample.labels) for sample in series]
+    assert len(keys) == len(set(keys)), "a series appears twice"
+    return parse(exposition(series).decode())
+
+
+def test_a_task_that_has_ended_has_no_series() -> None:
+    one = _subtask(synced=True)
+    other = _subtask(synced=True)
+    other.status.name = "other"
+    assert _found(one, other).of("dm_worker_task_state", task="other")
+    assert not [each for each in _found(one).series if each.labels.get("task") == "other"]
+
+
+def test_a_free_worker_has_no_series_of_a_source() -> None:
+    found = _found(bound=False)
+    assert not [each for each in found.series if "source_id" in each.labels or each.name.startswith("dm_relay")]
+    assert (found.one("dm_worker_bound"), found.one("dm_worker_registered")) == (0, 1)
+    assert found.one("dm_worker_spark_slots", state="used") == 2
+    assert not found.of("dm_worker_spark_executor_slots")
+    assert found.one("dm_loop_age_seconds", loop="reconcile") == 0.5
+
+
+def test_everything_is_zero_before_anything_happens() -> None:
+    found = _found(_subtask(unknown="its lanes have not started"))
+    for name in ("dm_syncer", "dm_dumpling", "dm_loader"):
+        for resumable in ("true", "false"):
+            assert found.one(f"{name}_exit_with_error_count", **_OF, resumable_err=resumable) == 0
+    assert found.one("dm_relay_exit_with_error_count", resumable_err="false") == 0
+    assert found.sum("dm_lane_rows_total", **_OF) == 0
+    assert len(found.of("dm_lane_rows_total", **_OF)) == 3
+    assert len(found.of("dm_syncer_finished_jobs_total", **_OF, type="insert")) == 1
+    assert found.one("dm_syncer_txn_duration_time_count", **_OF) == 0
+    assert not found.of("dm_task_failures_total")
+
+
+def test_an_unknown_lag_has_no_series() -> None:
+    found = _found(_subtask(unknown="the source has not answered for 20 s"))
+    names = (
+        "dm_task_lag_seconds",
+        "dm_task_bytes_behind",
+        "dm_syncer_replication_lag_gauge",
+        "dm_syncer_remaining_time",
+        "dm_task_checkpoint_age_seconds",
+    )
+    assert [name for name in names if found.of(name)] == []
+    assert found.one("dm_task_synced", **_OF) == 0
+
+
+@pytest.mark.parametrize(
+    ("sync", "expected"),
+    [
+        (worker_pb2.SyncStatus(synced=True), ("idle", 0.0)),
+        (worker_pb2.SyncStatus(oldest_ms=2_500, bytes_behind=10), ("event", 2.5)),
+        (worker_pb2.SyncStatus(oldest_ms=2_500), ("event", 2.5)),  # seen at the source, not fetched
+        (worker_pb2.SyncStatus(bytes_behind=10, lag_ms=700), ("event", 0.7)),
+        (worker_pb2.SyncStatus(bytes_behind=10), None),  # a backlog of unknown age is not 0
+        (worker_pb2.SyncStatus(unknown="it is paused"), None),
+    ],
+)
+def test_lag_and_its_basis(sync: worker_pb2.SyncStatus, expected: tuple[str, float] | None) -> None:
+    assert lag_of(sync) == expected
+
+
+def test_lag_is_exported_with_dms_name_and_ours() -> None:
+    found = _found(replace(_subtask(oldest_ms=2_500, bytes_behind=10), remaining_seconds=4.0))
+    assert found.one("dm_task_lag_seconds", **_OF, basis="event") == 2.5
+    assert found.one("dm_syncer_replication_lag_gauge", **_OF, worker="w") == 2.5
+    assert found.one("dm_syncer_remaining_time", **_OF) == 4
+
+
+def test_positions_of_source_relay_and_lanes() -> None:
+    found = _found(_subtask(master_binlog="(mysql-bin.000004, 900)", syncer_binlog="(mysql-bin.000002, 700)"))
+    assert found.one("dm_relay_binlog_file", node="master") == 4
+    assert found.one("dm_relay_binlog_pos", node="relay") == 800
+    assert found.one("dm_syncer_binlog_file", **_OF, node="syncer") == 2
+    assert found.one("dm_relay_space", type="available") == 40
+    assert found.one("dm_source_binlog_retention_left_seconds", source_id="s") == 3_600
+
+
+def test_a_text_without_a_place_is_no_position() -> None:
+    assert file_and_position("0-1-100") is None
+    assert file_and_position("(, 0)") is None
+    assert file_and_position("(a.b-1, c.000012, 34)") == (12, 34)
+
+
+def test_progress_and_age_of_the_checkpoint() -> None:
+    lanes = [worker_pb2.LaneStatus(lane=0, bytes_behind=5), worker_pb2.LaneStatus(lane=1)]
+    totals = SubTaskTotals({}, (), {0: 20.0, 1: 45.0})  # at 50
+    found = _found(replace(_subtask(lanes=lanes, bytes_behind=5, oldest_ms=9), totals=totals))
+    assert found.one("dm_task_seconds_since_progress", **_OF) == 5
+    assert found.one("dm_task_checkpoint_age_seconds", **_OF) == 30
+    assert found.one("dm_lane_bytes_behind", **_OF, lane="0") == 5
+    idle = _found(replace(_subtask(lanes=lanes[1:]), totals=totals))
+    assert idle.one("dm_task_checkpoint_age_seconds", **_OF) == 0
+    assert _found(_subtask()).one("dm_task_seconds_since_progress", **_OF) == 100
+
+
+def test_changes_by_lane_kind_and_table() -> None:
+    one, two = TargetTable("d", "one"), TargetTable("d", "two")
+    lanes = {
+        0: LaneTotal({one: ChangeCounts(3, 2, 1)}, written_rows=4, statements=2, seconds={"target": 1.5}),
+        1: LaneTotal({two: ChangeCounts(10, 0, 0)}, written_rows=10, statements=1, seconds={"target": 0.5}),
+    }
+    subtask = replace(_subtask(), totals=SubTaskTotals(lanes, (one, two), {}))
+    found = _found(subtask)
+    assert found.one("dm_lane_rows_total", **_OF, lane="0", kind="update") == 2
+    assert found.one("dm_syncer_finished_jobs_total", **_OF, queueNo="0", type="delete", target_table="one") == 1
+    assert found.sum("dm_syncer_finished_jobs_total", **_OF, type="insert") == 13
+    assert found.one("dm_lane_seconds_total", **_OF, lane="1", cause="target") == 0.5
+    assert found.one("dm_syncer_ideal_qps", **_OF) == 16  # 16 changes in 2 s of 2 lanes
+    assert found.one("dm_metrics_merged_tables", **_OF) == 0
+    off = _found(subtask, per_table=PerTable.OFF)
+    assert {each.labels["target_table"] for each in off.of("dm_syncer_finished_jobs_total")} == {"_other"}
+    assert off.sum("dm_syncer_finished_jobs_total", **_OF, type="insert") == 13
+    assert off.one("dm_metrics_merged_tables", **_OF) == 2
+
+
+def test_ends_of_runs() -> None:
+    counts = RunCounts()
+    counts.ended(Finished(), in_snapshot=True)
+    counts.ended(Stopped(), in_snapshot=False)
+    counts.ended(Failed(errors.replicate.FENCED(task="t", source="s", epoch=1)), in_snapshot=False)
+    refused = errors.snapshot.TABLE_GONE(source="s", schema="d", table="x", task="t")
+    counts.ended(Failed(refused), in_snapshot=True)
+    found = _found(replace(_subtask(), runs=counts.figures(), failures_in_row=2, resume_seconds=3.0))
+    assert {each.labels["outcome"]: each.value for each in found.of("dm_task_runs_total")} == {
+        "finished": 1,
+        "stopped": 1,
+        "failed": 2,
+    }
+    assert found.one("dm_task_failures_total", **_OF, code=str(refused.spec.code)) == 1
+    assert found.one("dm_task_fenced_commits_total", **_OF) == 1
+    assert found.sum("dm_dumpling_exit_with_error_count", **_OF) == 1
+    assert found.sum("dm_loader_exit_with_error_count", **_OF) == 0
+    assert found.sum("dm_syncer_exit_with_error_count", **_OF) == 1
+    assert found.one("dm_task_auto_resume_attempts", **_OF) == 2
+    assert found.one("dm_task_auto_resume_in_seconds", **_OF) == 3
+
+
+def test_who_has_paused_a_task() -> None:
+    paused = _subtask()
+    paused.status.stage = common_pb2.STAGE_PAUSED
+    by = {each.labels["by"]: each.value for each in _found(paused).of("dm_task_paused")}
+    assert by == {"operator": 1, "error": 0}
+    paused.status.result.errors.append(error_to_proto(errors.replicate.FENCED(task="t", source="s", epoch=1)))
+    by = {each.labels["by"]: each.value for each in _found(paused).of("dm_task_paused")}
+    assert by == {"operator": 0, "error": 1}
+
+
+def test_the_history_is_shown_while_and_after_it_is_copied() -> None:
+    load = worker_pb2.LoadStatus(finished_rows=50, total_rows=100, finished_chunks=1, total_chunks=2, eta_seconds=9)
+    load.tables.add(finished_chunks=1, total_chunks=2)
+    status = worker_pb2.SubTaskStatus(name="t", stage=common_pb2.STAGE_RUNNING, load=load)
+    found = _found(SubTaskFigures(status))
+    assert found.one("dm_snapshot_rows_done", **_OF) == found.one("dumpling_dump_finished_rows", **_OF) == 50
+    assert found.one("dm_snapshot_eta_seconds", **_OF) == 9
+    assert found.one("lightning_chunks", **_OF, state="estimated") == 2
+    assert found.one("lightning_tables", **_OF, state="pending") == 1
+    done = worker_pb2.LoadStatus(
+        finished_rows=100, total_rows=100, finished_chunks=2, total_chunks=2, plan_complete=True, tables=load.tables
+    )
+    after = _found(replace(_subtask(), copied=done))
+    assert after.one("dm_snapshot_eta_seconds", **_OF) == 0
+    assert after.one("lightning_tables", **_OF, state="completed") == 1
+    assert not _found(_subtask()).of("dm_snapshot_rows_done")
+
+
+def test_an_unknown_time_of_the_history_has_no_series() -> None:
+    status = worker_pb2.SubTaskStatus(name="t", load=worker_pb2.LoadStatus(total_chunks=2))
+    assert not _found(SubTaskFigures(status)).of("dm_snapshot_eta_seconds")
+
+
+def test_joining_tables_by_phase() -> None:
+    subtask = _subtask()
+    subtask.status.join.CopyFrom(worker_pb2.JoinStatus(tables=["a.b", "a.c"], phase="copying"))
+    found = _found(subtask)
+    assert {each.labels["phase"]: each.value for each in found.of("dm_task_joining_tables")} == {
+        "starting": 0,
+        "copying": 2,
+        "following": 0,
+        "failed": 0,
+    }
