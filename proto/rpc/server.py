@@ -93,8 +93,9 @@ class Serving:
         self._is_ready = True
 
     def attach(self, servicer: health.HealthServicer, services: tuple[str, ...]) -> None:
-        """Set whose answers change."""
+        """Set whose answers change. Until the first :meth:`update` they report that nothing is serving."""
         self._servicer, self._services = servicer, services
+        self.update(is_ready=False)
 
     def update(self, *, is_ready: bool) -> None:
         """Report from now on that the services are serving, or not. Call it often: no change costs nothing."""

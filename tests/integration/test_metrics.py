@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 
 from shardmerge.proto.metrics.catalogue import CATALOGUE
 from tests.support.database import Database
@@ -74,7 +75,7 @@ def _history(found: Scrape, rows: int) -> None:
     assert found.sum("dm_snapshot_eta_seconds", task="metrics") == 0
 
 
-def _changes(found: Scrape, wanted: dict[str, float]) -> None:
+def _changes(found: Scrape, wanted: Mapping[str, float]) -> None:
     total = sum(wanted.values())
     for kind, count in wanted.items():
         of = {"task": "metrics", "type": kind, "target_schema": "metrics", "target_table": "orders"}

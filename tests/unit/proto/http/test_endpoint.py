@@ -112,7 +112,10 @@ def test_a_loop_that_hangs_ends_livez(serve: Serve) -> None:
 
 
 def test_readyz_names_what_is_missing_and_knows_its_roles(serve: Serve) -> None:
-    address = serve(replace(_PROBES, readiness=lambda role: Readiness(("not the leader",) if role == "leader" else ())))
+    def readiness(role: str) -> Readiness:
+        return Readiness(("not the leader",) if role == "leader" else ())
+
+    address = serve(replace(_PROBES, readiness=readiness))
     assert _ask(address, "/readyz")[0] == 200
     assert _ask(address, "/readyz?role=master")[0] == 200
     status, text = _ask(address, "/readyz?role=leader")

@@ -15,7 +15,7 @@ from shardmerge.proto.master_pb2_grpc import MasterServicer, MasterStub, add_Mas
 from shardmerge.proto.relay_pb2 import RelayFrame, SubscribeRequest
 from shardmerge.proto.relay_pb2_grpc import RelayServicer, RelayStub, add_RelayServicer_to_server
 from shardmerge.proto.rpc.client import channel, coded_from_rpc
-from shardmerge.proto.rpc.server import listen, make_server
+from shardmerge.proto.rpc.server import Serving, listen, make_server
 
 
 class _Master(MasterServicer):
@@ -178,3 +178,28 @@ def test_health_and_second_listener(address: str) -> None:
     with pytest.raises(ShardmergeError) as caught:
         listen(make_server((), "second"), address)
     assert caught.value.spec is errors.master.CANNOT_LISTEN
+
+
+def test_health_follows_the_readiness() -> None:
+    serving = Serving()
+    server = make_server(("shardmerge.v1.Master",), serving=serving)
+    port = listen(server, "127.0.0.1:0")
+    server.start()
+    try:
+        with channel(f"127.0.0.1:{port}") as opened:
+            check = opened.unary_unary(
+                "/grpc.health.v1.Health/Check",
+                request_serializer=health_pb2.HealthCheckRequest.SerializeToString,
+                response_deserializer=health_pb2.HealthCheckResponse.FromString,
+            )
+
+            def status(service: str) -> int:
+                return check(health_pb2.HealthCheckRequest(service=service), timeout=20).status
+
+            serves, serves_not = health_pb2.HealthCheckResponse.SERVING, health_pb2.HealthCheckResponse.NOT_SERVING
+            assert status("") == status("shardmerge.v1.Master") == serves_not, "before the first update"
+            for is_ready in (True, True, False, True):
+                serving.update(is_ready=is_ready)
+                assert status("") == status("shardmerge.v1.Master") == (serves if is_ready else serves_not)
+    finally:
+        server.stop(None)

@@ -46,6 +46,24 @@ def test_addresses_that_are_taken(text: str) -> None:
     assert worker.is_open == worker.insecure
 
 
+@pytest.mark.parametrize(
+    ("text", "address", "is_default"),
+    [
+        ("", "127.0.0.1:9262", True),
+        ("{worker-addr: 'h:8300', insecure: true, http-addr: AUTO}", "127.0.0.1:9300", True),
+        ("worker-addr: 127.0.0.1:65000", "127.0.0.1:64000", True),
+        ("http-addr: 127.0.0.1:9000", "127.0.0.1:9000", False),
+        ("http-addr: off", "", False),
+        ("http-addr: ''", "", False),
+        ("{http-addr: ':9262', insecure: true}", ":9262", False),
+        ("{http-addr: ':9262', ssl-ca: a, ssl-cert: b, ssl-key: c}", ":9262", False),
+    ],
+)
+def test_address_of_the_http_endpoint(text: str, address: str, is_default: bool) -> None:
+    worker = parse_worker(text, "w", {})
+    assert (worker.http_address, worker.http_is_default) == (address, is_default)
+
+
 def test_flags_win_over_the_file() -> None:
     worker = parse_worker("name: a\netcd: [h:1]\n", "w", {"name": "b", "etcd": "x:1,y:2", "drain-seconds": "3"})
     assert (worker.name, worker.etcd, worker.drain_seconds) == ("b", ("x:1", "y:2"), 3)
@@ -63,6 +81,8 @@ def test_spark_settings() -> None:
         ("worker-addr: ::1:8262", "an IPv6 address needs brackets"),
         ("advertise-addr: :8262", "must name a host that the other processes can reach"),
         ("etcd: []", "w:1:7: etcd: needs at least 1"),
+        ("http-addr: 9262", "w:1:12: http-addr: must be host:port"),
+        ("metrics-per-table: some", "w:1:20: metrics-per-table: must be one of 'auto', 'on' or 'off'"),
         ("log-level: loud", "must be one of 'debug', 'info', 'warn', 'error' or 'fatal'"),
         ("keepalive-ttl: 0", "keepalive-ttl: must be at least 1"),
         ("spark: {mster: x}", "spark.mster: must be master or the full name of a Spark setting"),
@@ -84,6 +104,10 @@ def test_refused(text: str, says: str) -> None:
         ("worker-addr: 0.0.0.0:8262", "other machines reach 0.0.0.0:8262"),
         ("worker-addr: 10.0.0.2:8262", "other machines reach 10.0.0.2:8262"),
         ("worker-addr: worker.example:8262", "other machines reach worker.example:8262"),
+        (
+            "http-addr: :9262",
+            "w:1:12: http-addr: other machines reach :9262, and without TLS any program there may read",
+        ),
         ("advertise-addr: 10.0.0.2:8262", "w:1:17: advertise-addr: other machines reach 10.0.0.2:8262"),
     ],
 )
