@@ -49,7 +49,8 @@ DDL_LOCK_SOURCES = _gauge(
 PLACEMENTS = Family(
     "dm_source_placements_total",
     Kind.COUNTER,
-    "Changes of bindings by this leader: kind is bind, rebind (another worker takes over) or unbind.",
+    "Changes of bindings by this leader: kind is bind, rebind (another worker takes over) or unbind. A source that "
+    "gets its worker when it is created is not counted.",
     ("kind",),
     exporter=Exporter.MASTER,
 )
