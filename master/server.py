@@ -127,13 +127,14 @@ class Master:
         with contextlib.ExitStack() as undo:
             undo.callback(self._etcd.close)
             self._check_key()
-            listen(self._server, self._settings.listen)
-            self._listen_locally()
-            if self._socket is not None:
-                undo.callback(self._socket.close)
+            # Probes and metrics answer as soon as the gRPC port does.
             self._http = started_endpoint(
                 self._settings.http, self._probes.probes(), is_default=self._settings.http_is_default
             )
+            if self._http is not None:
+                undo.callback(self._http.stop)
+            listen(self._server, self._settings.listen)
+            self._listen_locally()
             undo.pop_all()
         self._server.start()
         self._election.start()

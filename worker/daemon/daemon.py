@@ -89,12 +89,13 @@ class Daemon:
         relay_pb2_grpc.add_RelayServicer_to_server(self._task_service, self._server)
         compare_pb2_grpc.add_WorkerCompareServicer_to_server(self._comparisons, self._server)
         compare_pb2_grpc.add_CompareDeskServicer_to_server(self._comparisons, self._server)
-        listen(self._server, self._config.worker_addr)
+        # Probes and metrics answer as soon as the gRPC port does.
         self._http = started_endpoint(
             self._config.http_address,
             self._probes.probes(lambda: self._runner, self._comparisons.compares),
             is_default=self._config.http_is_default,
         )
+        listen(self._server, self._config.worker_addr)
         self._server.start()
         threading.Thread(target=self._guard_lease, name="lease-guard", daemon=True).start()
         threading.Thread(target=self._orphaned_logs.follow, args=(self._stop,), name="left-logs", daemon=True).start()
