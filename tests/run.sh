@@ -265,8 +265,7 @@ if [ "$PART" = world ] && [ "${1:-start}" != start ] && [ -x "$VENV/bin/python" 
 fi
 case $PART in
     all | integration | cases | grid | tidb | clusters | versions | world) ALSO_NEEDED='pt-online-schema-change=percona-toolkit haproxy promtool=prometheus' install_packages mysql && provide_mysql >/dev/null || exit 1 ;;
-    unit | fast) ALSO_NEEDED=promtool=prometheus install_packages || exit 1 ;;
-    *) install_packages || exit 1 ;;
+    *) ALSO_NEEDED=promtool=prometheus install_packages || exit 1 ;;
 esac
 make_venv "$ROOT" "$VENV" "[dev]" || exit 1
 export PATH="$VENV/bin:$PATH"
