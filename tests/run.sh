@@ -4,7 +4,7 @@
 #   bash tests/run.sh                          everything (what CI runs)
 #   bash tests/run.sh fast [folder]            style, contracts, types of what changed and the unit tests, in a minute;
 #                                              with a folder, e.g. worker/relay, only its tests
-#   bash tests/run.sh check                    ruff, contracts, pyright, the documentation's pages and the wheel only
+#   bash tests/run.sh check                    ruff, contracts, pyright, documentation, alerts, dashboards and the wheel only
 #   bash tests/run.sh unit|integration|cases [pytest options, e.g. -k relay, or a file of tests]
 #   bash tests/run.sh grid                     every victim at every moment: not part of everything
 #   bash tests/run.sh tidb                     every case, type and kill with a TiDB target: a part of it belongs to everything
@@ -288,6 +288,8 @@ if [ "$PART" = all ] || [ "$PART" = check ]; then
     step "ruff format" ruff format --check .
     step "contracts" lint-imports
     [ ! -e mkdocs.yml ] || step "documentation" mkdocs build --strict --quiet --site-dir "$SCRATCH/site"
+    # Everything runs them with the unit tests.
+    [ "$PART" = all ] || step "alerts and dashboards" python -m pytest tests/unit/deploy -q -p no:xdist
     step "wheel" wheel
     step "wheel in use" wheel_in_use
     finish pyright
