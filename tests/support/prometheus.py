@@ -1,0 +1,91 @@
+"""Runs a real Prometheus with the project's alert rules against daemons of a test."""
+
+from __future__ import annotations
+
+import json
+import re
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.support.daemon import Daemon
+from tests.support.ports import free_port
+from tests.support.server import Server
+
+RULES = Path(__file__).resolve().parents[2] / "deploy" / "prometheus" / "shardmerge.rules.yml"
+
+
+@dataclass(frozen=True, slots=True)
+class Alert:
+    """An alert that fires."""
+
+    name: str
+    labels: Mapping[str, str]
+    description: str
+
+
+def quick(rules: str) -> str:
+    """The rules with a second for each minute of `for`, and a minute for each hour: a test cannot wait for so long.
+    Windows and limits stay."""
+    return re.sub(r"(?m)^(\s+for: \d+)([mh])$", lambda found: found[1] + {"m": "s", "h": "m"}[found[2]], rules)
+
+
+class Prometheus(Server):
+    """Scrapes the daemons each second, and evaluates the rules each second."""
+
+    def __init__(self, directory: Path, masters: Sequence[Daemon], workers: Sequence[Daemon]) -> None:
+        super().__init__(directory)
+        self._jobs = {"dm_master": masters, "dm_worker": workers}
+        self._address = f"127.0.0.1:{free_port()}"
+
+    def start(self) -> Prometheus:
+        self.directory.mkdir(parents=True, exist_ok=True)
+        (self.directory / "rules.yml").write_text(quick(RULES.read_text(encoding="utf-8")), encoding="utf-8")
+        configuration = {
+            "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
+            "rule_files": ["rules.yml"],
+            "scrape_configs": [
+                {"job_name": job, "static_configs": [{"targets": [daemon.http for daemon in daemons]}]}
+                for job, daemons in self._jobs.items()
+            ],
+        }
+        # JSON is YAML.
+        (self.directory / "prometheus.yml").write_text(json.dumps(configuration), encoding="utf-8")
+        self._launch(
+            f"prometheus on {self._address}",
+            [
+                "prometheus",
+                f"--config.file={self.directory / 'prometheus.yml'}",
+                f"--storage.tsdb.path={self.directory / 'data'}",
+                f"--web.listen-address={self._address}",
+                "--log.level=warn",
+            ],
+        )
+        return self
+
+    def _answers(self) -> bool:
+        try:
+            with urllib.request.urlopen(f"http://{self._address}/-/ready", timeout=5) as answer:
+                return answer.status == 200
+        except urllib.error.URLError:
+            return False
+
+    def firing(self) -> list[Alert]:
+        found = self._get("alerts")["alerts"]
+        return [
+            Alert(each["labels"]["alertname"], each["labels"], each["annotations"]["description"])
+            for each in found
+            if each["state"] == "firing"
+        ]
+
+    def value(self, expression: str) -> list[Any]:
+        """The result of an instant query."""
+        return self._get(f"query?{urllib.parse.urlencode({'query': expression})}")["result"]
+
+    def _get(self, path: str) -> Any:
+        with urllib.request.urlopen(f"http://{self._address}/api/v1/{path}", timeout=30) as answer:
+            return json.load(answer)["data"]
