@@ -157,6 +157,7 @@ class LaneJob:
             return None
         handover = lanes.handover_left
         return LaneShares(
+            self._context.source.source_id,
             self.coordinator.lanes,
             self._lane_plans,
             lambda place: relay.opened(place).format_description,

@@ -12,15 +12,16 @@ from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from shardmerge.proto import errors
 from shardmerge.proto.log import get_logger
 from shardmerge.worker.binlog.decoder import BlockDecoder
 from shardmerge.worker.core.lane_hash import Bucket
 from shardmerge.worker.core.position import RelayOffset
 from shardmerge.worker.core.table_plan import TablePlan
 from shardmerge.worker.relay.model import BlockData
-from shardmerge.worker.replicate.lane.lane_change import LaneChange, LanePlans, LaterPlans
+from shardmerge.worker.replicate.lane.lane_change import LaneChange, LanePlans
+from shardmerge.worker.replicate.lane.plan_cursor import PlanCursor
 from shardmerge.worker.rules.stage.row_stage import as_decoded, staged_targets
-from shardmerge.worker.rules.table_window import WindowCursor
 
 log = get_logger()
 
@@ -54,16 +55,21 @@ class LaneShares:
     block, of which it picks its rows itself.
     """
 
-    def __init__(self, lanes: int, plans: LanePlans, opened: Opened, begin: RelayOffset | None = None) -> None:
-        """``plans``: those with which the lanes begin. ``begin``: earlier blocks are not split."""
+    def __init__(
+        self, source: str, lanes: int, plans: LanePlans, opened: Opened, begin: RelayOffset | None = None
+    ) -> None:
+        """``source``: its name, for errors. ``plans``: those with which the lanes begin. ``begin``: earlier blocks are
+        not split."""
+        self._source = source
         self._lanes, self._opened, self._begin = lanes, opened, begin
         self._lock = threading.Lock()
-        self._decoder = BlockDecoder(self._resolve, bucket=Bucket(0, lanes), filters=True)
+        self._decoder = BlockDecoder(self._resolve, source=source, bucket=Bucket(0, lanes), filters=True)
         self._next: RelayOffset | None = None
         self._held: OrderedDict[RelayOffset, _Held] = OrderedDict()
         self._held_bytes = 0
         self._is_useless = False
-        self._use(plans)
+        self._cursor = PlanCursor(plans)
+        self._staged = _staged(plans)
 
     def of(self, lane: int, block: BlockData) -> bytes:
         """The events of ``block`` that ``lane`` needs; perhaps all of them."""
@@ -93,8 +99,11 @@ class LaneShares:
         the first call counts."""
         change = LaneChange.from_bytes(made)
         with self._lock:
-            if change.number == self._current.changes + 1:
-                self._use(change.apply(self._current))
+            before = self._cursor.current
+            if change.number == before.changes + 1:
+                after = change.apply(before)
+                self._cursor.use(after)
+                self._staged = _staged(after)
                 self._decoder.forget()
 
     # --- under the lock
@@ -105,7 +114,9 @@ class LaneShares:
         try:
             if at != self._next:
                 self._decoder.open(self._opened(at))
-            self._pass_edges(at)
+            changed, _ = self._cursor.pass_edges(at)
+            if changed:
+                self._decoder.forget_tables(changed)
             parts = self._decoder.split_by_lane(events, self._lanes)
         except Exception as error:  # noqa: BLE001 - whatever it is, the lanes find it too, and report it
             # The decoder must not be used any more.
@@ -141,34 +152,20 @@ class LaneShares:
         place = bisect_right(starts, at)
         return starts[place] if place < len(starts) else (self._next or _END)
 
-    def _use(self, plans: LanePlans) -> None:
-        self._current = plans
-        self._plans = dict(plans.plans)
-        self._windows, self._later = WindowCursor(plans.windows), LaterPlans(plans.later)
-        self._staged = staged_targets((*plans.plans.values(), *(item.plan for item in plans.later)))
-
-    def _pass_edges(self, start: RelayOffset) -> None:
-        """Open and close windows, and use later plans, as the lanes do (worker/replicate/lane/row_collector.py)."""
-        changed = self._windows.advance(start)
-        later = self._later.reached(start)
-        self._plans.update(later)
-        if changed or later:
-            self._decoder.forget_tables(changed.union(later))
-
     def _resolve(self, schema: str, table: str) -> TablePlan | None:
-        if not self._windows.is_open((schema, table)):
-            return None
-        plan = self._plans.get((schema, table))
-        if plan is None and self._current.scope.holds(schema, table):
-            # The lanes stop here, and report the table.
-            raise _UnknownTable(f"{schema}.{table}")
-        if plan is None or plan.target_name not in self._staged:
-            return plan
-        return as_decoded(plan)
+        # Of a table without a plan: the lanes stop there, and report it with the position.
+        plan = self._cursor.plan_of(
+            schema,
+            table,
+            lambda: errors.replicate.TABLE_UNKNOWN(
+                source=self._source, schema=schema, table=table, position=self._next
+            ),
+        )
+        return as_decoded(plan) if plan is not None and plan.target_name in self._staged else plan
 
 
-class _UnknownTable(Exception):
-    """A table of the task without a plan."""
+def _staged(plans: LanePlans) -> frozenset[str]:
+    return staged_targets((*plans.plans.values(), *(item.plan for item in plans.later)))
 
 
 def _is_plain(block: BlockData) -> bool:

@@ -13,14 +13,13 @@ from shardmerge.worker.core.position import RelayOffset, SourcePosition
 from shardmerge.worker.core.row_change import RowChange
 from shardmerge.worker.core.table_plan import TablePlan
 from shardmerge.worker.replicate.lane.cascade_steps import CascadeStep, CascadeSteps
-from shardmerge.worker.replicate.lane.lane_change import LaneChange, LanePlans, LaterPlans
+from shardmerge.worker.replicate.lane.lane_change import LaneChange, LanePlans
 from shardmerge.worker.replicate.lane.lane_spec import LaneSpec
 from shardmerge.worker.replicate.lane.pending_rows import PendingRows
+from shardmerge.worker.replicate.lane.plan_cursor import PlanCursor
 from shardmerge.worker.replicate.lane.watermark_filter import WatermarkFilter, place_in
 from shardmerge.worker.rules.stage.row_stage import RowStage
 from shardmerge.worker.rules.stage.server_filter import ServerFilter
-from shardmerge.worker.rules.table_scope import TableName
-from shardmerge.worker.rules.table_window import WindowCursor
 from shardmerge.worker.rules.transform.client import TransformClient
 from shardmerge.worker.target.quarantine.skipped_events import (
     SkippedRow,
@@ -42,7 +41,7 @@ class RowCollector:
         self._spec = spec
         self._bucket = spec.bucket(lane)
         self._position = position
-        self._use(LanePlans.of(spec.plans, spec.scope, spec.windows, spec.later))
+        self._cursor = PlanCursor(LanePlans.of(spec.plans, spec.scope, spec.windows, spec.later))
         self._watermarks = WatermarkFilter(spec.handover)
         self._decoder = BlockDecoder(
             self._resolve,
@@ -102,20 +101,16 @@ class RowCollector:
 
     def change_plans(self, change: LaneChange) -> None:
         """Use other plans and another scope from here on. Only right after a commit. Raises ValueError."""
-        self._use(change.apply(self._current))
+        cursor = self._cursor
+        cursor.use(change.apply(cursor.current))
         if self._cascades is not None:
-            self._cascades.use(self._plans.values())
+            self._cascades.use(cursor.plans.values())
         names = change.names
-        if names is None or not self._stage.change_plans(self._current.plans.values(), names):
-            self._stage.set_plans(self._current.plans.values())
+        if names is None or not self._stage.change_plans(cursor.current.plans.values(), names):
+            self._stage.set_plans(cursor.current.plans.values())
             self._decoder.forget()
         else:
             self._decoder.forget_tables(names)
-
-    def _use(self, plans: LanePlans) -> None:
-        self._current = plans
-        self._plans = dict(plans.plans)  # at the place that the lane has reached
-        self._windows, self._later = WindowCursor(plans.windows), LaterPlans(plans.later)
 
     def collect(self, block: relay_pb2.Block, events: bytes, skip: int, end: SourcePosition) -> int:
         """Add this lane's rows of the block; returns the number of its events.
@@ -141,23 +136,19 @@ class RowCollector:
         except ShardmergeError as error:
             raise with_event_position(error, file, self._decoder.event_end) from error
         reached = RelayOffset.from_proto(block.end)
-        if self._windows.is_at_edge(reached):
+        if self._cursor.windows.is_at_edge(reached):
             self.has_reached_edge = True
         self.must_commit = any(
             self.batch.has_rows_of(plan.shard) or self.pending.has_rows_of(plan.shard)
-            for plan in self._later.due(reached)
+            for plan in self._cursor.later.due(reached)
         )
         return count
 
     def _pass_edges(self, start: RelayOffset) -> None:
-        """Open and close the windows that begin or end up to ``start``, and use the plans that begin to apply. A block
-        never extends over such a place."""
-        changed = self._windows.advance(start) if self._windows.is_at_edge(start) else frozenset[TableName]()
-        if later := self._later.reached(start):
-            self._plans.update(later)
-            changed = changed.union(later)
-            if self._cascades is not None:
-                self._cascades.use(self._plans.values())
+        """Use the windows and plans that apply from ``start`` on."""
+        changed, has_plans = self._cursor.pass_edges(start)
+        if has_plans and self._cascades is not None:
+            self._cascades.use(self._cursor.plans.values())
         if changed:
             self._decoder.forget_tables(changed)
 
@@ -177,13 +168,13 @@ class RowCollector:
         self._transforms.close()
 
     def _resolve(self, schema: str, table: str) -> TablePlan | None:
-        if not self._windows.is_open((schema, table)):
-            return None
-        plan = self._plans.get((schema, table))
-        if plan is None and self._current.scope.holds(schema, table):
-            raise errors.replicate.TABLE_UNKNOWN(
+        plan = self._cursor.plan_of(
+            schema,
+            table,
+            lambda: errors.replicate.TABLE_UNKNOWN(
                 source=self._spec.apply.source, schema=schema, table=table, position=self._position()
-            )
+            ),
+        )
         if plan is None:
             return None
         decoded_by = self._stage.decoded_by

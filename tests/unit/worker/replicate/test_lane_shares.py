@@ -51,7 +51,7 @@ def _plans(*plans: TablePlan, windows: tuple[TableWindow, ...] = (), later: tupl
 
 
 def _shares(plans: LanePlans, begin: RelayOffset | None = None) -> LaneShares:
-    return LaneShares(_LANES, plans, lambda _: BINLOG.format_description, begin)
+    return LaneShares("s1", _LANES, plans, lambda _: BINLOG.format_description, begin)
 
 
 def _all(shares: LaneShares, block: BlockData) -> list[bytes]:
