@@ -100,7 +100,7 @@ def _locks(state: State, now: float) -> Iterator[Sample]:
             yield own_master.DDL_LOCKS.sample(stages[task, stage.value], task=task, stage=stage.value)
         for kind in ("Un-synced", "Synced"):
             yield dm_other.DDL_STATE.sample(stages[task, kind], task=task, type=kind)
-        for state in ("synced", "unsynced"):
-            yield own_master.DDL_LOCK_SOURCES.sample(sources[task, state], task=task, state=state)
+        for lock_state in ("synced", "unsynced"):
+            yield own_master.DDL_LOCK_SOURCES.sample(sources[task, lock_state], task=task, state=lock_state)
         if task in oldest:
             yield own_master.DDL_LOCK_AGE.sample(max(0.0, oldest[task]), task=task)
