@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Mapping, Sequence
 from typing import cast
 
@@ -63,11 +64,18 @@ def _scalar(field: FieldDescriptor, content: object) -> Json:
     return cast("Json", content)
 
 
+_CONTROLS = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+"""Characters with which a terminal could be controlled, or the order of its characters be changed, and that JSON allows
+as they are. They only occur within strings, where an escape is the same."""
+
+
 def to_text(value: dict[str, Json], *, one_line: bool = False) -> str:
     """JSON text without a trailing newline: indented by 4 as DM does, or on one line for streams."""
     if one_line:
-        return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    return json.dumps(value, ensure_ascii=False, indent=4)
+        text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    else:
+        text = json.dumps(value, ensure_ascii=False, indent=4)
+    return _CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def query_status(response: pb.QueryStatusResponse, *, detail: bool) -> dict[str, Json]:
@@ -79,7 +87,7 @@ def query_status(response: pb.QueryStatusResponse, *, detail: bool) -> dict[str,
 
 
 NOT_RUNNING = "it does not run"
-"""Why it is not known how far a subtask is behind, if its worker gives no reason."""
+"""Why the lag of a subtask is not known, if its worker gives no reason."""
 
 _NEEDS_KNOWN = ("bytesBehind", "lagMs", "oldestMs", "secondsBehindMaster")
 

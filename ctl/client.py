@@ -13,6 +13,7 @@ import grpc
 from shardmerge.proto import errors
 from shardmerge.proto.compare_pb2 import CompareFrame, CompareRequest
 from shardmerge.proto.compare_pb2_grpc import CompareStub
+from shardmerge.proto.diagnostics_pb2 import DiagnosticsPart, DiagnosticsRequest
 from shardmerge.proto.errors import ShardmergeError
 from shardmerge.proto.files.local_socket import SCHEME
 from shardmerge.proto.master_pb2_grpc import MasterStub
@@ -115,6 +116,18 @@ class MasterClient:
             yield from stream
         except grpc.RpcError as error:
             raise self._coded(error, "compare") from error
+        finally:
+            stream.cancel()
+
+    def diagnostics(self, command: str, request: DiagnosticsRequest, *, timeout: float) -> Iterator[DiagnosticsPart]:
+        """The parts that a master collects, as they arrive. Any master answers. Raises what :meth:`call` raises."""
+        deadline = time.monotonic() + timeout
+        channel = self._connected(deadline)
+        stream = MasterStub(channel).CollectDiagnostics(request, timeout=max(deadline - time.monotonic(), 0.001))
+        try:
+            yield from stream
+        except grpc.RpcError as error:
+            raise self._coded(error, command) from error
         finally:
             stream.cancel()
 

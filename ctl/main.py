@@ -13,6 +13,7 @@ import click
 from shardmerge.ctl.commands.cluster.config import config, get_config
 from shardmerge.ctl.commands.cluster.list_member import list_member
 from shardmerge.ctl.commands.cluster.members import offline_member, operate_leader
+from shardmerge.ctl.commands.cluster.support_bundle import support_bundle
 from shardmerge.ctl.commands.local.check_config import check_config
 from shardmerge.ctl.commands.local.completion import completion as completion_command
 from shardmerge.ctl.commands.local.decode_id import decode_id
@@ -26,6 +27,9 @@ from shardmerge.ctl.commands.task.binlog import binlog, handle_error
 from shardmerge.ctl.commands.task.binlog_schema import binlog_schema, operate_schema
 from shardmerge.ctl.commands.task.check_task import check_task
 from shardmerge.ctl.commands.task.compare import compare
+from shardmerge.ctl.commands.task.diagnosis.top import top
+from shardmerge.ctl.commands.task.diagnosis.why import why
+from shardmerge.ctl.commands.task.history import history
 from shardmerge.ctl.commands.task.operate_task import pause_task, resume_task, stop_task
 from shardmerge.ctl.commands.task.quarantine import quarantine
 from shardmerge.ctl.commands.task.query_status import query_status
@@ -140,6 +144,9 @@ for _command in (
     start_task,
     update_task,
     query_status,
+    history,
+    why,
+    top,
     compare,
     decode_id,
     pause_task,
@@ -164,6 +171,7 @@ for _command in (
     unlock_ddl_lock,
     config,
     get_config,
+    support_bundle,
     completion_command,
     help_command,
 ):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
@@ -20,6 +21,16 @@ TRUE_OR_FALSE = ("remove-meta", "more", "flush", "sync", "from-source", "from-ta
 """Flags for which DM's dmctl also accepts a value, as Go's flags do: ``--flush=false``."""
 
 _BOOLEANS = {"true": True, "t": True, "1": True, "false": False, "f": False, "0": False}
+
+
+class SecondsRange(click.FloatRange):
+    """A number of seconds in a range; click's own type lets NaN through, because it compares with every bound."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        seconds = super().convert(value, param, ctx)
+        if math.isnan(seconds):
+            self.fail(f"{value!r} is not a number of seconds.", param, ctx)
+        return seconds
 
 
 @dataclass(slots=True)
@@ -70,10 +81,19 @@ def _remember(context: click.Context, parameter: click.Parameter, value: Any) ->
             raise AssertionError(f"a shared option that is not stored: {name}")
 
 
-def shared(*, on_group: bool = False) -> Callable[[Command], Command]:
-    """Add the options; commands show only -s in their help, the group shows all."""
+def _refuse_sources(context: click.Context, parameter: click.Parameter, value: Any) -> None:
+    """Without the refusal a command would do more than its caller has asked for."""
+    line = context.find_object(Line)
+    if value or (line is not None and line.values.sources):
+        raise click.UsageError(f"{context.info_name} has no -s: it does not work on single sources")
+
+
+def shared(*, on_group: bool = False, by_source: bool = True) -> Callable[[Command], Command]:
+    """Add the options; commands show only -s in their help, the group shows all. ``by_source``: the command works on
+    the sources of -s; else it refuses them."""
     hidden = not on_group
     kept: dict[str, Any] = {"expose_value": False, "callback": _remember}
+    of_sources: dict[str, Any] = kept if by_source else {**kept, "callback": _refuse_sources}
     options = (
         click.option(
             "--master-addr",
@@ -91,7 +111,13 @@ def shared(*, on_group: bool = False) -> Callable[[Command], Command]:
             **kept,
         ),
         click.option(
-            "-s", "--source", multiple=True, metavar="ID[,…]", help="only these sources; may be repeated", **kept
+            "-s",
+            "--source",
+            multiple=True,
+            metavar="ID[,…]",
+            hidden=not by_source,
+            help="only these sources; may be repeated",
+            **of_sources,
         ),
         click.option(
             "--output",

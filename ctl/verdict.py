@@ -36,6 +36,9 @@ Answer = (
     | pb.ShowTargetsResponse
     | pb.TransferSourceResponse
     | pb.OperateRelayResponse
+    | pb.HistoryResponse
+    | pb.DiagnoseResponse
+    | pb.OverviewResponse
 )
 
 
@@ -64,6 +67,7 @@ def source_failures(answer: Answer) -> tuple[SourceFailure, ...]:
             | pb.ShowTargetsResponse()
             | pb.TransferSourceResponse()
             | pb.OperateRelayResponse()
+            | pb.DiagnoseResponse()
         ):
             return tuple(
                 SourceFailure(part.source or part.worker, part.error if part.HasField("error") else None, part.msg)
@@ -148,6 +152,7 @@ def _parts(answer: Answer) -> int:
             | pb.ShowDDLLocksResponse()
             | pb.UnlockDDLLockResponse()
             | pb.PreviewDDLResponse()
+            | pb.HistoryResponse()
         ):
             return 0
         case _:

@@ -84,8 +84,8 @@ as_root() {
     if [ "$(id -u)" -eq 0 ]; then "$@"; else sudo -n "$@"; fi
 }
 
-# Install what is missing. No service is started: the servers that are wanted are started by whoever
-# wants them, on ports and directories of their own.
+# Install what is missing. No service is started: the servers that are wanted are started by the programs
+# that use them, on ports and directories of their own.
 install_packages() { # [mysql]
     local missing policy=/usr/sbin/policy-rc.d left
     mapfile -t missing < <(missing_packages "$@")
@@ -124,7 +124,7 @@ install_packages() { # [mysql]
 # ---------------------------------------------------------------------------- MySQL for the tests
 
 # Debian's stable releases have MariaDB only; its development suite has MySQL. Its packages are fetched with
-# their signatures checked and unpacked beside each other, nothing of them is installed or configured:
+# their signatures checked and unpacked into one folder, nothing of them is installed or configured:
 # `mysqld` there starts with the C library it was built for, by that library's own loader. So no
 # chroot and, with debootstrap in place, no root is needed.
 
@@ -153,7 +153,7 @@ provide_mysql() {
 make_mysql() { # <folder>
     local folder=$1 scratch
     say "fetching MySQL into $folder (about a minute, once)"
-    rm -rf "$folder".?????? # of one that was killed; nobody else is here
+    rm -rf "$folder".?????? # of one that was killed; no other process is here
     scratch=$(mktemp -d "$folder.XXXXXX") || return 1
     (
         trap 'rm -rf "$scratch"' EXIT
@@ -319,7 +319,7 @@ end_marked() { # <NAME=value>: TERM, then KILL for who is left after 15 s
     local pids
     mapfile -t pids < <(marked_processes "$1")
     [ ${#pids[@]} -eq 0 ] && return 0
-    # A stopped process does not see TERM before it goes on.
+    # A stopped process does not see TERM before it continues.
     kill -CONT "${pids[@]}" 2>/dev/null
     kill -TERM "${pids[@]}" 2>/dev/null
     wait_until_gone "$1" 15 && return 0

@@ -67,7 +67,7 @@ def describe(subtask: SubTaskStatus) -> str:
         return f"{subtask.name}: {stage}"
     if subtask.sync.unknown or subtask.stage != common_pb2.STAGE_RUNNING:
         return f"{subtask.name}: {stage}, progress unknown: {subtask.sync.unknown or 'it does not run'}"
-    return f"{subtask.name}: replicating, {subtask.sync.bytes_behind} bytes behind"
+    return f"{subtask.name}: replicating, {subtask.sync.bytes_behind} bytes not applied"
 
 
 def main(address: str, path: Path, task: str) -> int:

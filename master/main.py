@@ -18,12 +18,15 @@ from shardmerge.proto.config.daemon.tls import etcd_tls_of, tls_of
 from shardmerge.proto.config.daemon_flags import flag_names, flags_of, given_flags, with_two_dashes
 from shardmerge.proto.config.secrets import variables
 from shardmerge.proto.config.secrets.key_file import key_file
+from shardmerge.proto.diagnostics import recent_lines
 from shardmerge.proto.errors import ShardmergeError
 from shardmerge.proto.files.local_socket import default_path
 from shardmerge.proto.log import configure, get_logger
 from shardmerge.proto.networks import Networks
 from shardmerge.proto.process.termination import call_on_termination
 from shardmerge.proto.tls.process import use_in_daemon
+from shardmerge.proto.tracing.otel import check_installed, otel_tracer
+from shardmerge.proto.tracing.spans import end_tracing, use_tracer
 
 
 @flags_of(MasterFile)
@@ -33,7 +36,7 @@ def command(path: Path | None, **flags: str | None) -> None:
     try:
         given = load_daemon(MasterFile, path, given_flags(flags))
         file = given.model
-        configure("dm-master", file.log_level, file.log_format, file.log_file)
+        configure("dm-master", file.log_level, file.log_format, file.log_file, recent_lines.OF_PROCESS)
         key = key_file(file.secret_key_path, os.environ)
         secret.use(key.path, may_be_missing=key.is_default)
         variables.use(file.env_prefixes)
@@ -41,6 +44,9 @@ def command(path: Path | None, **flags: str | None) -> None:
         for note in given.notes:
             get_logger().warning("configuration", note=note)
         use_in_daemon(tls_of(file), etcd_tls_of(file))
+        if file.trace_endpoint:
+            check_installed()
+            use_tracer(otel_tracer(file.trace_endpoint, "dm-master", file.name))
         if file.is_open:
             warning = errors.tls.INSECURE(address=file.advertise_addr)
             get_logger().warning("configuration", error=str(warning), workaround=warning.workaround)
@@ -61,6 +67,8 @@ def command(path: Path | None, **flags: str | None) -> None:
                 reflection=file.grpc_reflection,
                 http=file.http_address,
                 http_is_default=file.http_is_default,
+                history_days=file.history_days,
+                history_sample_seconds=file.history_sample_seconds,
             )
         )
     except ShardmergeError as error:
@@ -82,6 +90,7 @@ def _run(settings: Settings) -> None:
     get_logger().info("ending", master=settings.name)
     failpoints.hit("master.ending")
     master.stop()
+    end_tracing()
 
 
 if __name__ == "__main__":

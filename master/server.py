@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import threading
+import uuid
 
 from shardmerge.master.commands.cluster.configs import ConfigCommand
+from shardmerge.master.commands.cluster.diagnostics import DiagnosticsCommand
 from shardmerge.master.commands.cluster.leadership import LeaderCommand
+from shardmerge.master.commands.cluster.members import MembersCommand
 from shardmerge.master.commands.source.operate import SourceCommands
 from shardmerge.master.commands.source.relay import RelayCommands
 from shardmerge.master.commands.source.transfer import TransferCommand
@@ -16,12 +19,14 @@ from shardmerge.master.commands.task.binlog_schema import SchemaCommand
 from shardmerge.master.commands.task.compare import CompareService
 from shardmerge.master.commands.task.ddl_locks import DdlLockCommands
 from shardmerge.master.commands.task.ddl_preview import PreviewCommand
+from shardmerge.master.commands.task.history import HistoryCommand
 from shardmerge.master.commands.task.operate import TaskCommands
 from shardmerge.master.commands.task.quarantine import QuarantineCommand
 from shardmerge.master.commands.task.rename_target import RenameCommand
 from shardmerge.master.commands.task.rules import RulesCommand
 from shardmerge.master.commands.task.status import StatusCommand
 from shardmerge.master.commands.task.update import UpdateCommand
+from shardmerge.master.commands.task.why import WhyCommand
 from shardmerge.master.leader.counts import LeaderCounts
 from shardmerge.master.leader.ddl_lock_loop import DdlLockLoop
 from shardmerge.master.leader.election import Election
@@ -33,10 +38,14 @@ from shardmerge.master.service import SERVICE, Service
 from shardmerge.master.settings import Settings
 from shardmerge.master.store import Store
 from shardmerge.master.stored_secrets import Sealing
+from shardmerge.master.task_history.command_log import CommandLog
+from shardmerge.master.task_history.keeper import HistoryKeeper
+from shardmerge.master.watch import MasterWatch
 from shardmerge.master.workers.client import Workers
 from shardmerge.master.workers.wait import Waiter
 from shardmerge.proto import errors
 from shardmerge.proto.compare_pb2_grpc import add_CompareServicer_to_server
+from shardmerge.proto.diagnostics.self_report import SelfReport
 from shardmerge.proto.errors import ShardmergeError
 from shardmerge.proto.etcd import Etcd
 from shardmerge.proto.files.local_socket import LocalSocket
@@ -44,13 +53,17 @@ from shardmerge.proto.http.loops import LoopAges
 from shardmerge.proto.http.server import HttpEndpoint, started_endpoint
 from shardmerge.proto.log import get_logger
 from shardmerge.proto.master_pb2_grpc import add_MasterServicer_to_server
+from shardmerge.proto.rpc.admission import RunningCalls
+from shardmerge.proto.rpc.call_counts import CallCounts
 from shardmerge.proto.rpc.limits import MASTER
 from shardmerge.proto.rpc.server import Serving, listen, listen_locally, make_server
+from shardmerge.proto.task_history.recorder import Recorder
 from shardmerge.proto.tls.diagnose import log_diagnosis
 from shardmerge.proto.tls.process import of_process
 
 _PATIENCE_SECONDS = 2.0
 _READINESS_SECONDS = 0.2
+_HISTORY_SECONDS = 2.0
 _OF_KEY = (
     errors.master.SECRET_KEY_ABSENT,
     errors.master.SECRET_KEY_DIFFERS,
@@ -80,16 +93,35 @@ class Master:
             counts,
         )
         self._store = Store(self._etcd, self._election)
-        self._scheduler = Scheduler(self._etcd, self._store, self._election, self._workers, counts, loops)
-        self._locks = DdlLockLoop(self._etcd, self._store, self._election, settings.lock_alert, counts, loops)
+        self._history = Recorder(self._etcd, f"master {settings.name}", uuid.uuid4().hex)
+        self._scheduler = Scheduler(
+            self._etcd, self._store, self._election, self._workers, counts, loops, self._history
+        )
+        self._locks = DdlLockLoop(
+            self._etcd, self._store, self._election, settings.lock_alert, counts, loops, self._history
+        )
+        self._keeper = HistoryKeeper(
+            self._etcd,
+            self._store,
+            self._election,
+            self._workers,
+            settings.history_days,
+            settings.history_sample_seconds,
+        )
         self._sealing = LeaderLoop(
             "passwords in etcd", self._etcd, self._election, Sealing(self._store, self._election).reconcile, loops=loops
         )
-        self._probes = MasterProbes(self._election, self._store, counts, loops, self._ending)
+        counted = CallCounts()
+        self._watch = MasterWatch(self._election, self._store, self._workers, settings.etcd_tls)
+        self._probes = MasterProbes(self._election, self._store, counts, loops, self._ending, counted, self._watch)
         self._http: HttpEndpoint | None = None
+        calls = RunningCalls()
+        self._self_report = SelfReport(settings.name, self._probes.probes(), calls)
         self._serving = Serving()
+        self._commands = CommandLog(self._history, self._store)
         waiter = Waiter(self._store.read, self._workers, settings.rpc_timeout, self._ending)
         binlog = BinlogCommand(self._store, self._workers)
+        locks = DdlLockCommands(self._store, binlog)
         updates = UpdateCommand(self._store, self._workers, waiter, settings.rpc_timeout)
         service = Service(
             self._store,
@@ -99,7 +131,7 @@ class Master:
             RenameCommand(updates, self._store, self._workers, waiter),
             StatusCommand(self._store, self._workers),
             RelayCommands(self._store, self._workers, waiter),
-            DdlLockCommands(self._store, binlog),
+            locks,
             binlog,
             PreviewCommand(self._store, self._workers, settings.rpc_timeout),
             SchemaCommand(self._store, self._workers, settings.rpc_timeout),
@@ -108,6 +140,11 @@ class Master:
             ConfigCommand(self._store, f"unix:{settings.socket}" if settings.socket else ""),
             TransferCommand(self._store, self._workers, waiter, settings.rpc_timeout),
             LeaderCommand(settings.name, self._store, self._election),
+            DiagnosticsCommand(settings.name, self._self_report, self._store, self._workers, self._etcd),
+            HistoryCommand(self._etcd, self._store),
+            self._commands,
+            MembersCommand(settings.name, self._store, self._watch),
+            WhyCommand(self._store, self._workers, locks),
         )
         self._server = make_server(
             (SERVICE, compare.SERVICE),
@@ -115,6 +152,8 @@ class Master:
             MASTER,
             reflect=settings.reflection,
             serving=self._serving,
+            calls=calls,
+            counts=counted,
         )
         add_MasterServicer_to_server(service, self._server)
         add_CompareServicer_to_server(CompareService(self._store, self._ending), self._server)
@@ -141,6 +180,10 @@ class Master:
         self._scheduler.start()
         self._locks.start()
         self._sealing.start()
+        self._self_report.start(self._ending)
+        self._history.start()
+        self._keeper.start()
+        self._watch.start()
         threading.Thread(target=self._follow_readiness, name="readiness", daemon=True).start()
         get_logger().info(
             "listening",
@@ -189,12 +232,16 @@ class Master:
     def stop(self) -> None:
         """Finish the answers in progress (commands that wait report what they have seen), give up leadership, close."""
         self._ending.set()
+        self._watch.stop()
         self._server.stop(self._settings.drain).wait()
         if self._socket is not None:
             self._socket.close()
         self._scheduler.end()
         self._locks.end()
         self._sealing.end()
+        self._keeper.end()
+        self._commands.end()
+        self._history.end(_HISTORY_SECONDS)
         self._election.end()
         self._workers.close()
         if self._http is not None:

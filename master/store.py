@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -23,6 +23,7 @@ from shardmerge.proto import common_pb2, errors, etcd_keys
 from shardmerge.proto import config_pb2 as config
 from shardmerge.proto import state_pb2 as pb
 from shardmerge.proto.etcd import Condition, Delete, DeletePrefix, Etcd, KeyAbsent, KeyIs, KeyPresent, Operation, Put
+from shardmerge.proto.tracing.operation import present_operation
 
 
 class Leadership(Protocol):
@@ -66,9 +67,13 @@ class Store:
 
         Keep it short: no call to a worker inside.
         """
-        self._leadership.condition()
+        self.check_leads()
         with self._deciding:
             yield self.read()
+
+    def check_leads(self) -> None:
+        """Raises NOT_LEADER or NO_LEADER at a master that does not lead."""
+        self._leadership.condition()
 
     # --- transactions
 
@@ -120,6 +125,7 @@ class Store:
             pair = one.config.task, one.config.source_id
             conditions.append(KeyIs(etcd_keys.subtask(*pair), state.subtasks[pair].revision))
             operations.append(Put(etcd_keys.subtask(*pair), etcd_keys.encode(one)))
+        operations += _command(one.config.task for one in subtasks)
         if source.config.disabled:
             operations.append(Delete(bound))
         elif worker:
@@ -147,6 +153,7 @@ class Store:
             ],
             [
                 Put(etcd_keys.task(task.name), etcd_keys.encode(task)),
+                *_command([task.name]),
                 *(Put(etcd_keys.subtask(task.name, one.config.source_id), etcd_keys.encode(one)) for one in subtasks),
             ],
         )
@@ -165,6 +172,7 @@ class Store:
             record.expected = stage
             conditions.append(KeyIs(etcd_keys.subtask(task, source), entry.revision))
             operations.append(Put(etcd_keys.subtask(task, source), etcd_keys.encode(record)))
+        operations += _command(task for task, _ in subtasks)
         return self._commit("a subtask", conditions, operations)
 
     def update_subtasks(
@@ -184,6 +192,7 @@ class Store:
             ],
             [
                 Put(etcd_keys.task(task.name), etcd_keys.encode(task)),
+                *_command([task.name]),
                 *(
                     Put(etcd_keys.subtask(*pair), etcd_keys.encode(one))
                     for pair, one in zip(pairs, subtasks, strict=True)
@@ -199,7 +208,7 @@ class Store:
         return self._commit(
             f"the subtask of task {pair[0]} on source {pair[1]}",
             [KeyIs(key, state.subtasks[pair].revision)],
-            [Put(key, etcd_keys.encode(subtask))],
+            [Put(key, etcd_keys.encode(subtask)), *_command([pair[0]])],
         )
 
     def drop_subtasks(self, subtasks: Sequence[tuple[str, str]], state: State) -> int:
@@ -222,6 +231,7 @@ class Store:
                 operations += [Delete(etcd_keys.shard(task, source)) for source in leaving]
             else:
                 operations += [DeletePrefix(of(task)) for of in (etcd_keys.epochs, etcd_keys.shards, etcd_keys.locks)]
+                operations.append(Delete(etcd_keys.operation(task)))
         return self._commit("a task", conditions, operations)
 
     def seal(self, key: str, record: Message, revision: int) -> int:
@@ -294,6 +304,15 @@ def addresses(state: State) -> Mapping[str, str]:
 
 def _binding(source: str, worker: str) -> Put:
     return Put(etcd_keys.bound(source), etcd_keys.encode(pb.BindingRecord(source_id=source, worker=worker)))
+
+
+def _command(tasks: Iterable[str]) -> list[Operation]:
+    """The writes of the command that this thread carries out, as the last one of these tasks."""
+    operation = present_operation()
+    if operation is None:
+        return []
+    record = etcd_keys.encode(pb.OperationRecord(id=operation.id, span=operation.span))
+    return [Put(etcd_keys.operation(task), record) for task in sorted(set(tasks))]
 
 
 def _task_with(task: str, sources: Sequence[str], state: State) -> Operation:

@@ -26,6 +26,12 @@ EPOCHS = PREFIX + "epoch/"
 SERVER_IDS = PREFIX + "server-id/"
 SHARDS = PREFIX + "shard/"
 LOCKS = PREFIX + "ddl-lock/"
+OPERATIONS = PREFIX + "operation/"
+
+HISTORY = "/shardmerge/history/v1/"
+"""The history of tasks. Not below PREFIX: all masters and workers read everything there after each change."""
+HISTORY_ENTRIES = HISTORY + "entry/"
+HISTORY_SAMPLES = HISTORY + "sample/"
 
 M = TypeVar("M", bound=Message)
 
@@ -53,6 +59,11 @@ def bound(source_id: str) -> str:
 def task(name: str) -> str:
     """TaskRecord."""
     return TASKS + _encode(name)
+
+
+def operation(task_name: str) -> str:
+    """OperationRecord: the last command that changed the task's records."""
+    return OPERATIONS + _encode(task_name)
 
 
 def subtask(task_name: str, source_id: str) -> str:
@@ -95,6 +106,26 @@ def lock(task_name: str, target_schema: str, target_table: str) -> str:
     return f"{locks(task_name)}{_encode(target_schema)}/{_encode(target_table)}"
 
 
+def history_entry(task_name: str, kind: str, name: str) -> str:
+    """HistoryRecord: ``name`` begins with the time of the first event, in milliseconds."""
+    return f"{history_entries(task_name)}{kind}/{name}"
+
+
+def history_entries(task_name: str) -> str:
+    """The prefix of a task's HistoryRecords."""
+    return f"{HISTORY_ENTRIES}{_encode(task_name)}/"
+
+
+def history_block(task_name: str, block: str) -> str:
+    """HistorySamplesRecord: ``block`` is the time of its begin, in seconds, and its length."""
+    return f"{history_blocks(task_name)}{block}"
+
+
+def history_blocks(task_name: str) -> str:
+    """The prefix of a task's HistorySamplesRecords."""
+    return f"{HISTORY_SAMPLES}{_encode(task_name)}/"
+
+
 def server_id(server: str, number: int) -> str:
     """ServerIdRecord, under the worker's lease: whose relay connects to database server ``server`` with that id.
 
@@ -105,7 +136,7 @@ def server_id(server: str, number: int) -> str:
 
 def names(key: str, folder: str) -> tuple[str, ...]:
     """The names in a key of ``folder``: one for most records, (task, source) for subtask, epoch and shard,
-    (server, server id) for server ids, (task, schema, table) for locks.
+    (server, server id) for server ids, (task, schema, table) for locks, (task, kind, name) for entries of the history.
 
     >>> names("/shardmerge/v1/subtask/a%2Fb/mysql-01", SUBTASKS)
     ('a/b', 'mysql-01')

@@ -9,15 +9,16 @@ import logging
 import os
 import sys
 import threading
-from collections.abc import MutableMapping
+from collections.abc import Mapping, MutableMapping
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Protocol
 
 import structlog
 
 from shardmerge.proto.errors import config
 from shardmerge.proto.escaped_text import escaped, has_controls
 from shardmerge.proto.files.durable_file import private_text
+from shardmerge.proto.tracing.operation import present_operation
 
 Logger = structlog.stdlib.BoundLogger
 
@@ -28,6 +29,18 @@ _LEVELS = {
     "error": logging.ERROR,
     "fatal": logging.CRITICAL,
 }
+
+
+class Keeper(Protocol):
+    """Keeps a part of the log in memory. Thread-safe, and quick."""
+
+    def keep(self, event: Mapping[str, object]) -> None:
+        """Called with every event that is logged, before exceptions become text."""
+        ...
+
+    def keep_record(self, record: logging.LogRecord) -> None:
+        """Called with every message of a library."""
+        ...
 
 
 class LogFile:
@@ -68,8 +81,11 @@ class LogFile:
         return (found.st_dev, found.st_ino) != (here.st_dev, here.st_ino)
 
 
-def configure(program: str, level: str = "info", fmt: str = "text", file: str = "") -> None:
+def configure(
+    program: str, level: str = "info", fmt: str = "text", file: str = "", keeper: Keeper | None = None
+) -> None:
     """Set up logging of a daemon: ``level`` debug|info|warn|error|fatal, ``fmt`` text|json, to ``file`` or stderr.
+    ``keeper``: also gets every event.
 
     Libraries stay at warning: mysql-replication prints passwords at info. Raises ``config.LOG_FILE``.
     """
@@ -78,15 +94,19 @@ def configure(program: str, level: str = "info", fmt: str = "text", file: str = 
     except OSError as error:
         raise config.LOG_FILE(file=file, reason=error.strerror or "input/output error") from error
     logging.basicConfig(level=logging.WARNING, stream=stream, format="%(asctime)s %(name)s %(message)s", force=True)
+    if keeper is not None:
+        logging.getLogger().addHandler(_LibraryHandler(keeper))
     renderer: Any = (
         structlog.processors.JSONRenderer() if fmt == "json" else structlog.dev.ConsoleRenderer(colors=False)
     )
     structlog.configure(
         processors=[
-            structlog.contextvars.merge_contextvars,
+            _with_program(program),
+            _with_operation,
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             _on_one_line,
+            *([] if keeper is None else [_kept_by(keeper)]),
             structlog.processors.format_exc_info,
             renderer,
         ],
@@ -94,7 +114,41 @@ def configure(program: str, level: str = "info", fmt: str = "text", file: str = 
         logger_factory=structlog.PrintLoggerFactory(stream),
         cache_logger_on_first_use=False,
     )
-    structlog.contextvars.bind_contextvars(program=program)
+
+
+def _with_program(program: str) -> structlog.typing.Processor:
+    """Add the program's name to the lines of every thread."""
+
+    def add(_logger: object, _level: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+        event["program"] = program
+        return event
+
+    return add
+
+
+def _with_operation(_logger: object, _level: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """Add the id of the operation that the thread carries out."""
+    operation = present_operation()
+    if operation is not None:
+        event.setdefault("operation", operation.id)
+    return event
+
+
+def _kept_by(keeper: Keeper) -> Any:
+    def keep(_logger: object, _level: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+        keeper.keep(event)
+        return event
+
+    return keep
+
+
+class _LibraryHandler(logging.Handler):
+    def __init__(self, keeper: Keeper) -> None:
+        super().__init__(logging.WARNING)
+        self._keeper = keeper
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._keeper.keep_record(record)
 
 
 def _on_one_line(_logger: object, _level: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:

@@ -264,7 +264,7 @@ if [ "$PART" = world ] && [ "${1:-start}" != start ] && [ -x "$VENV/bin/python" 
     exit
 fi
 case $PART in
-    all | integration | cases | grid | tidb | clusters | versions | world) ALSO_NEEDED='pt-online-schema-change=percona-toolkit haproxy promtool=prometheus' install_packages mysql && provide_mysql >/dev/null || exit 1 ;;
+    all | integration | cases | grid | tidb | clusters | versions | world) ALSO_NEEDED='pt-online-schema-change=percona-toolkit haproxy faketime promtool=prometheus' install_packages mysql && provide_mysql >/dev/null || exit 1 ;;
     *) ALSO_NEEDED=promtool=prometheus install_packages || exit 1 ;;
 esac
 make_venv "$ROOT" "$VENV" "[dev]" || exit 1

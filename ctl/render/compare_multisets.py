@@ -11,7 +11,7 @@ def judge_multisets(tables: Sequence[pb.ComparedTable]) -> None:
     """Set the counts, ``remark`` and ``not_compared`` of the tables with sums, which have the results of all sources.
 
     The sums of every source are of one state of its shard tables and of the target. If all of them saw the same target,
-    its rows are those of all shard tables together. Only the numbers of rows say how many rows are missing or extra.
+    its rows are those of all shard tables together. Only the numbers of rows show how many rows are missing or extra.
     """
     by_target: dict[str, list[pb.ComparedTable]] = {}
     for table in tables:

@@ -70,5 +70,8 @@ def sparkline(values: tuple[float, ...]) -> str:
 
 
 def moment(unix: float) -> str:
-    """A Unix time as ``"2026-01-02 03:04:05"``, in UTC."""
-    return datetime.fromtimestamp(unix, UTC).strftime("%Y-%m-%d %H:%M:%S")
+    """A Unix time as ``"2026-01-02 03:04:05"``, in UTC; ``"?"`` for what is none, as a record may hold."""
+    try:
+        return datetime.fromtimestamp(unix, UTC).strftime("%Y-%m-%d %H:%M:%S")
+    except (ValueError, OverflowError, OSError):
+        return "?"

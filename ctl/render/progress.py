@@ -13,7 +13,7 @@ from shardmerge.ctl.error_report import Report
 from shardmerge.ctl.render import format
 from shardmerge.proto import common_pb2, errors
 from shardmerge.proto import master_pb2 as pb
-from shardmerge.proto.worker_pb2 import LaneStatus, LoadStatus, SubTaskStatus, SyncStatus
+from shardmerge.proto.worker_pb2 import LaneStatus, LoadStatus, StatusWarning, SubTaskStatus, SyncStatus
 
 _WINDOW_SECONDS = 10.0
 _HISTORY = 24
@@ -128,12 +128,13 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """The progress in one answer."""
+    """The progress in one answer. ``warnings``: each with its source."""
 
     snapshots: tuple[SnapshotPart, ...]
     replicates: tuple[ReplicatePart, ...]
     idle: tuple[IdlePart, ...]
     problems: tuple[Problem, ...]
+    warnings: tuple[tuple[str, StatusWarning], ...] = ()
 
     @property
     def subtasks(self) -> int:
@@ -185,7 +186,8 @@ def read(answer: pb.QueryStatusResponse, memory: RateMemory, at: float) -> Progr
             replicates.append(_replicate(source, status, status.sync, memory))
         else:
             idle.append(IdlePart(status.name, source, stage_word(status.stage), _is_failed(status), status.waiting_for))
-    return Progress(tuple(snapshots), tuple(replicates), tuple(idle), tuple(problems(answer)))
+    warnings = ((part.source_status.source, one) for part in answer.sources for one in part.source_status.warnings)
+    return Progress(tuple(snapshots), tuple(replicates), tuple(idle), tuple(problems(answer)), tuple(warnings))
 
 
 def _snapshot(source: str, status: SubTaskStatus, load: LoadStatus, memory: RateMemory, at: float) -> SnapshotPart:
@@ -269,7 +271,7 @@ def lag_seconds(of: SyncStatus | LaneStatus) -> float:
 
 
 def unknown_progress(status: SubTaskStatus) -> str:
-    """Why it is not known how far the subtask is behind; "": it is known. A worker of the previous version gives no
+    """Why the lag of the subtask is not known; "": it is known. A worker of the previous version gives no
     reason for a subtask that does not run."""
     idle = status.stage in (common_pb2.STAGE_PAUSED, common_pb2.STAGE_STOPPED)
     return status.sync.unknown or (NOT_RUNNING if idle else "")

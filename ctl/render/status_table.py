@@ -48,6 +48,8 @@ def detail(answer: pb.QueryStatusResponse, *, more: bool = False) -> RenderableT
     parts: list[RenderableType] = [made] if answer.sources else [Text("There is no subtask.", style="dim")]
     parts += [style.problem(problem.report, problem.where) for problem in problems(answer)]
     for part in answer.sources:
+        parts += [style.warning(one, f"source {part.source_status.source}") for one in part.source_status.warnings]
+    for part in answer.sources:
         for status in part.sub_task_status:
             joins = list(status.copies)
             if status.HasField("join") and status.join not in joins:
@@ -71,7 +73,7 @@ def _join(source: str, task: str, join: JoinStatus) -> list[RenderableType]:
             if load.eta_seconds:
                 progress_text += f", {format.duration(load.eta_seconds)} left"
         case "following":
-            behind = f"unknown: {join.unknown}" if join.unknown else f"{format.size(join.bytes_behind)} behind"
+            behind = f"unknown: {join.unknown}" if join.unknown else f"{format.size(join.bytes_behind)} not applied"
             progress_text = f"copied, {behind}"
         case "failed":
             again = f"; tried again in {format.duration(join.retry_seconds)}" if join.retry_seconds else ""
@@ -129,7 +131,7 @@ def _reached(status: SubTaskStatus, sync: SyncStatus) -> Text:
         return Text("✓ synced", style="green")
     if sync.held_keys and not sync.bytes_behind:
         return Text(f"{format.rows(sync.held_keys)} key(s) held", style="yellow")
-    return Text(f"{format.size(sync.bytes_behind)} behind", style="yellow")
+    return Text(f"{format.size(sync.bytes_behind)} not applied", style="yellow")
 
 
 def _reports(answer: pb.QueryStatusResponse) -> list[RenderableType]:
@@ -150,7 +152,10 @@ def _more(part: pb.SourceSubTasks) -> list[RenderableType]:
     source = part.source_status.source
     parts: list[RenderableType] = []
     if part.source_status.HasField("relay_status"):
-        parts += [style.heading(f"Relay of {style.flat(source)}"), _relay(part.source_status.relay_status)]
+        relay = part.source_status.relay_status
+        parts += [style.heading(f"Relay of {style.flat(source)}"), _relay(relay)]
+        limits = (relay.task_pause, relay.relay_pause)
+        parts += [style.cell(limit.text, "dim") for limit in limits if limit.text]
     for status in part.sub_task_status:
         if status.HasField("load"):
             parts += [
@@ -209,8 +214,8 @@ def _sync(sync: SyncStatus) -> list[RenderableType]:
         style.flat(sync.syncer_binlog_gtid or sync.syncer_binlog),
         *((("   ends at ", "dim"), style.flat(sync.stop_at)) if sync.stop_at else ()),
     )
-    right = ("lane", "for", "rows", "rows/s", "lag", "oldest", "behind")
-    made = style.table("lane", "phase", "for", "rows", "rows/s", "lag", "oldest", "behind", "waits for", right=right)
+    right = ("lane", "for", "rows", "rows/s", "lag", "oldest", "backlog")
+    made = style.table("lane", "phase", "for", "rows", "rows/s", "lag", "oldest", "backlog", "waits for", right=right)
     for lane in sync.lanes:
         made.add_row(
             style.cell(str(lane.lane)),

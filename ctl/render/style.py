@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from shardmerge.ctl.error_report import Report, flat
+from shardmerge.proto.worker_pb2 import StatusWarning
 
 _STAGE_STYLES = {
     "Running": "green",
@@ -21,7 +22,7 @@ _STAGE_STYLES = {
 }
 
 
-__all__ = ["cell", "flat", "heading", "outcome", "problem", "stage", "table"]
+__all__ = ["cell", "flat", "heading", "outcome", "problem", "stage", "table", "warning"]
 
 
 def cell(text: str, style: str = "") -> Text:
@@ -57,6 +58,18 @@ def problem(report: Report, where: str = "") -> RenderableType:
         flat(report.message),
     )
     todo = Text.assemble(("what to do: ", "bold"), flat(report.workaround))
+    return Group(Padding(head, (1, 0, 0, 0)), Padding(todo, (0, 0, 0, 2)))
+
+
+def warning(found: StatusWarning, where: str = "") -> RenderableType:
+    """One warning under a table: what happens in yellow, what to do below it."""
+    head = Text.assemble(
+        ("! ", "bold yellow"),
+        (f"{flat(where)}  " if where else "", "bold"),
+        (f"[{flat(found.name)}] ", "yellow"),
+        flat(found.message),
+    )
+    todo = Text.assemble(("what to do: ", "bold"), flat(found.workaround))
     return Group(Padding(head, (1, 0, 0, 0)), Padding(todo, (0, 0, 0, 2)))
 
 

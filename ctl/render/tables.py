@@ -52,8 +52,8 @@ def transfer_source(answer: pb.TransferSourceResponse) -> RenderableType:
 
 
 def operate_relay(answer: pb.OperateRelayResponse) -> RenderableType:
-    """For each source: the result for its relay log."""
-    return _by_source(answer, answer.sources)
+    """For each source: the result for its relay log, and how long it may stay paused."""
+    return Group(_by_source(answer, answer.sources), *_pause_limits(answer.pause_limits))
 
 
 def start_task(answer: pb.StartTaskResponse) -> RenderableType:
@@ -140,7 +140,14 @@ def operate_task(answer: pb.OperateTaskResponse) -> RenderableType:
                 look.cell(text),
             )
         parts.append(made)
+    parts += _pause_limits(answer.pause_limits)
     return Group(_by_source(answer, answer.sources), *parts, *notes(answer.msg if answer.result else ""))
+
+
+def _pause_limits(limits: Sequence[worker_pb2.PauseLimit]) -> Iterator[RenderableType]:
+    """A sentence for each source."""
+    for limit in limits:
+        yield Text.assemble((f"{look.flat(limit.source)}: ", "bold"), look.flat(limit.text))
 
 
 def _by_source(answer: Answer, parts: Sequence[pb.SourceResult | pb.SourceUpdate]) -> RenderableType:
@@ -308,7 +315,9 @@ def list_member(answer: pb.ListMemberResponse) -> RenderableType:
         parts.append(made)
     if not parts:
         return Text("There is no such member.", style="dim")
-    return Group(*parts)
+    members = [*((f"master {one.name}", one.warnings) for one in masters)]
+    members += [(f"worker {one.name}", one.warnings) for one in answer.workers]
+    return Group(*parts, *(look.warning(one, name) for name, found in members for one in found))
 
 
 def _address(address: str, *, insecure: bool) -> Text:
@@ -319,11 +328,21 @@ def task_list(answer: pb.QueryStatusResponse) -> RenderableType:
     """query-status without a task: one row per task."""
     if not answer.tasks and answer.result:
         return Text("There is no task yet: dmctl start-task <file>", style="dim")
-    made = look.table("task", "status", "sources")
+    has_warnings = any(task.warnings for task in answer.tasks)
+    made = look.table("task", "status", "sources", *(["warnings"] if has_warnings else []))
     for task in sorted(answer.tasks, key=lambda task: task.task_name):
         made.add_row(
             look.cell(task.task_name, "bold"),
             look.stage(task.task_status),
             look.cell(", ".join(task.sources)),
+            *([look.cell(", ".join(map(_short_warning, task.warnings)), "yellow")] if has_warnings else []),
         )
-    return made
+    if not has_warnings:
+        return made
+    return Group(made, Text("\nWarnings: `dmctl query-status TASK` shows them, and what to do.", style="dim"))
+
+
+def _short_warning(found: pb.TaskWarning) -> str:
+    """``binlog-expiring mysql-01 and 2 more``."""
+    more = f" and {found.others} more" if found.others else ""
+    return f"{found.warning.name} {found.source}{more}"

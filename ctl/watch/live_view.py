@@ -41,7 +41,7 @@ class Frame:
 def render(progress: Progress, frame: Frame) -> RenderableType:
     """At most ``frame.height`` lines: tables that are done or wait are counted when there is no room."""
     parts: list[RenderableType] = [_title(_state(progress), frame)]
-    room = frame.height - 6 - 4 * len(progress.problems) - len(progress.idle)
+    room = frame.height - 6 - 4 * (len(progress.problems) + len(progress.warnings)) - len(progress.idle)
     if progress.replicates:
         room -= 3 + len(progress.replicates)
     if progress.snapshots:
@@ -59,6 +59,7 @@ def render(progress: Progress, frame: Frame) -> RenderableType:
             )
         ]
     parts += [look.problem(problem.report, problem.where) for problem in progress.problems]
+    parts += [look.warning(warning, f"source {source}") for source, warning in progress.warnings]
     parts += [Text(""), _footer(frame)]
     return Group(*parts)
 
@@ -222,10 +223,10 @@ def _replicates(parts: tuple[ReplicatePart, ...], frame: Frame) -> RenderableTyp
         grid.add_column(justify="right", no_wrap=True)
     grid.add_column(no_wrap=True)
     grid.add_column(no_wrap=True)
-    headers = ("lag", "behind", "rows", "rows/s", "", "lanes")
+    headers = ("lag", "backlog", "rows", "rows/s", "", "lanes")
     grid.add_row(Text("Replicate", style="bold"), *(Text(name, style="dim") for name in headers))
     for part in parts:
-        state = Text("✓ synced", style="green") if part.synced else Text("… behind", style="yellow")
+        state = Text("✓ synced", style="green") if part.synced else Text("… lags", style="yellow")
         if part.unknown:
             state = look.cell(f"unknown: {part.unknown}", "yellow")
         if part.stage != "Running" or part.failed:

@@ -44,6 +44,27 @@ CLUSTER = Dashboard(
                         ),
                     ),
                 ),
+                Panel(
+                    "Calls",
+                    (
+                        Query(
+                            "sum by (method, code) (rate(dm_api_requests_total[$__rate_interval]))",
+                            "{{method}} {{code}}",
+                        ),
+                    ),
+                    Unit.PER_SECOND,
+                ),
+                Panel(
+                    "Time of a call",
+                    (
+                        Query(
+                            "sum by (method) (rate(dm_api_request_seconds_total[$__rate_interval])) / sum by (method) "
+                            "(rate(dm_api_requests_total[$__rate_interval]))",
+                            "{{method}}",
+                        ),
+                    ),
+                    Unit.SECONDS,
+                ),
                 Panel("Sources", (Query("sum by (state) (dm_sources)", "{{state}}"),), stacked=True),
                 Panel(
                     "Subtasks as they should be",
@@ -72,6 +93,12 @@ CLUSTER = Dashboard(
                     (Query("dm_worker_spark_executor_slots", "{{instance}}"),),
                 ),
                 Panel("Memory of the JVM", (Query("dm_worker_jvm_resident_memory_bytes", "{{instance}}"),), Unit.BYTES),
+                Panel("Heap of the JVM", (Query("dm_worker_jvm_heap_bytes", "{{instance}} {{type}}"),), Unit.BYTES),
+                Panel(
+                    "Clocks of workers ahead of the leader's",
+                    (Query("max by (worker) (dm_worker_clock_difference_seconds)", "{{worker}}"),),
+                    Unit.SECONDS,
+                ),
             ),
         ),
         Row(
@@ -88,6 +115,16 @@ CLUSTER = Dashboard(
                 Panel("Memory", (Query("process_resident_memory_bytes", _NAME),), Unit.BYTES),
                 Panel("Open files", (Query("process_open_fds / process_max_fds", _NAME),), Unit.SHARE),
                 Panel("Time to collect the metrics", (Query("dm_metrics_collect_seconds", _NAME),), Unit.SECONDS),
+                Panel(
+                    "Time until a certificate ends",
+                    (
+                        Query(
+                            "min by (job, instance, use) (dm_certificate_expiry_timestamp_seconds) - time()",
+                            f"{_NAME} {{{{use}}}}",
+                        ),
+                    ),
+                    Unit.SECONDS,
+                ),
                 Panel("Time since the start", (Query("time() - process_start_time_seconds", _NAME),), Unit.SECONDS),
             ),
         ),

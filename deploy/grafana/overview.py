@@ -49,7 +49,7 @@ OVERVIEW = Dashboard(
                         Query(_RANK, "rank"),
                         Query(f"{_BY} (dm_worker_task_state)", "stage", Unit.STAGE),
                         Query(f"{_BY} (dm_task_lag_seconds)", "lag", Unit.SECONDS),
-                        Query(f"{_BY} (dm_task_bytes_behind)", "behind", Unit.BYTES),
+                        Query(f"{_BY} (dm_task_bytes_behind)", "not applied", Unit.BYTES),
                         Query(f"{_BY} (dm_syncer_remaining_time)", "remaining", Unit.SECONDS),
                         Query(f"{_BY} (dm_task_seconds_since_progress)", "since progress", Unit.SECONDS),
                         Query(f"{_BY} (dm_task_auto_resume_attempts)", "failures in a row"),

@@ -48,7 +48,30 @@ SOURCE_DASHBOARD = Dashboard(
             (
                 Panel(
                     "Time until the source may delete binlog that is not fetched",
-                    (Query(f"min by (source_id) (dm_source_binlog_retention_left_seconds{{{_OF}}})", _NAME),),
+                    (
+                        Query(f"min by (source_id) (dm_source_binlog_retention_left_seconds{{{_OF}}})", _NAME),
+                        Query(
+                            f"min by (source_id) (dm_source_binlog_expires_in_seconds{{{_OF}}})",
+                            f"{_NAME} at the relay's speed",
+                        ),
+                        Query(f"max by (source_id) (dm_source_binlog_retention_seconds{{{_OF}}})", f"{_NAME} kept"),
+                    ),
+                    Unit.SECONDS,
+                    note="Without the second line the relay keeps up.",
+                ),
+                Panel(
+                    "Clocks ahead of the worker's",
+                    (
+                        Query(
+                            f"max by (source_id, task, of) (dm_clock_difference_seconds{{{_OF}}})",
+                            f"{_NAME} {{{{of}}}} {{{{task}}}}",
+                        ),
+                    ),
+                    Unit.SECONDS,
+                ),
+                Panel(
+                    "Time since the last event or heartbeat",
+                    (Query(f"max by (source_id) (dm_source_silent_seconds{{{_OF}}})", _NAME),),
                     Unit.SECONDS,
                 ),
                 Panel(
@@ -61,7 +84,7 @@ SOURCE_DASHBOARD = Dashboard(
                     Unit.BYTES_PER_SECOND,
                 ),
                 Panel(
-                    "Binlog files behind the source",
+                    "Lag of the relay in binlog files",
                     (
                         Query(
                             'max by (source_id) ((dm_relay_binlog_file{node="master"} - ignoring (node) '
@@ -87,15 +110,10 @@ SOURCE_DASHBOARD = Dashboard(
                     Unit.BYTES,
                 ),
                 Panel(
-                    "Free in 6 hours at the rate of the last hour",
-                    (
-                        Query(
-                            'min by (source_id) (predict_linear(dm_relay_space{type="available"}[1h], 6 * 3600) '
-                            f"{_NAMED})",
-                            _NAME,
-                        ),
-                    ),
-                    Unit.BYTES,
+                    "Time until the disk is full",
+                    (Query(f"min by (source_id) (dm_relay_disk_full_in_seconds{{{_OF}}})", _NAME),),
+                    Unit.SECONDS,
+                    note="A gap: it does not become fuller, or that is not known.",
                 ),
                 Panel(
                     "Time of a write",

@@ -55,7 +55,7 @@ _LAG = Row(
                 ),
             ),
             Unit.SHARE,
-            note="The largest part limits the task: target means that the target is the limit, read the relay log.",
+            note="The largest part limits the task: target and gather mean the target, read the relay log.",
             stacked=True,
         ),
         Panel("Not applied", (Query(f"dm_task_bytes_behind{{{_OF}}}", _NAME),), Unit.BYTES),
@@ -162,6 +162,19 @@ _HISTORY = Row(
         ),
         Panel("Bytes written", (Query(f"dm_snapshot_bytes_done{{{_OF}}}", _NAME),), Unit.BYTES),
         Panel(
+            "Time of the readers by cause",
+            (
+                Query(
+                    f"sum by (cause) (rate(dm_snapshot_reader_seconds_total{{{_OF}}}[$__rate_interval])) / "
+                    f"scalar(sum(rate(dm_snapshot_reader_seconds_total{{{_OF}}}[$__rate_interval])))",
+                    "{{cause}}",
+                ),
+            ),
+            Unit.SHARE,
+            note="The largest part limits the copy: read the source, write the target, throttle a limit of the task.",
+            stacked=True,
+        ),
+        Panel(
             "Tables that join",
             (Query(f"dm_task_joining_tables{{{_OF}}} > 0", f"{_NAME} {{{{phase}}}}"),),
         ),
@@ -173,12 +186,39 @@ _DDL = Row(
         Panel("Locks", (Query('sum by (task, stage) (dm_ddl_locks{task=~"$task"})', "{{task}} {{stage}}"),)),
         Panel(
             "Age of the oldest lock",
-            (Query('max by (task) (dm_ddl_lock_age_seconds{task=~"$task"})', "{{task}}"),),
+            (
+                Query(
+                    'max by (task) (dm_ddl_lock_age_seconds{task=~"$task"}) * on (task) group_left (lock) max by '
+                    "(task, lock) (dm_ddl_lock_oldest)",
+                    "{{lock}}",
+                ),
+            ),
             Unit.SECONDS,
         ),
         Panel(
             "Sources at the locks",
             (Query('sum by (task, state) (dm_ddl_lock_sources{task=~"$task"})', "{{task}} {{state}}"),),
+        ),
+        Panel(
+            "Differences found by the last comparison",
+            (
+                Query(
+                    f"sum by (task, source_id, kind) (dm_compare_differences{{{_OF}}})",
+                    f"{{{{kind}}}} {_NAME}",
+                ),
+            ),
+        ),
+        Panel(
+            "The last comparison",
+            (
+                Query(f"sum by (task, source_id) (dm_compare_rows{{{_OF}}})", "rows read"),
+                Query(
+                    f"time() - max by (task, source_id) (dm_compare_finished_timestamp_seconds{{{_OF}}})",
+                    "time since it",
+                    Unit.SECONDS,
+                ),
+            ),
+            look=Look.TABLE,
         ),
         Panel(
             "Failed runs by error code",

@@ -3,7 +3,8 @@ Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from shardmerge.master.ddl_lock.situation import Lock, Member, Parked, Report, Situation, Stage
@@ -69,15 +70,44 @@ def has_parked(target: pb.ShardTarget) -> bool:
     return any(table.HasField("parked") for table in target.tables)
 
 
+class Situations:
+    """The situations of the targets of one state. Each record is searched once, however many targets are asked for: a
+    migration may lock a thousand tables at once."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self._sources: dict[str, tuple[str, ...]] = {}
+        self._unable: dict[str, frozenset[str]] = {}
+        self._reported: dict[tuple[str, str], dict[tuple[str, str], list[pb.ShardTarget]]] = {}
+
+    def of(self, target: Target) -> Situation:
+        """What the task's sources report of ``target``, and its lock."""
+        state, task = self._state, target.task
+        if task not in self._sources:
+            sources = self._sources[task] = state.sources_of(task)
+            self._unable[task] = frozenset(source for source in sources if not _is_able(task, source, state))
+        entry = state.locks.get(target.key)
+        return Situation(
+            {source: self._report(target, source) for source in self._sources[task]},
+            to_lock(entry.value) if entry else None,
+            self._unable[task],
+        )
+
+    def _report(self, target: Target, source: str) -> Report | None:
+        entry = self._state.shards.get((target.task, source))
+        if entry is None:
+            return None
+        place = target.task, source
+        if place not in self._reported:
+            found = self._reported[place] = defaultdict(list[pb.ShardTarget])
+            for one in entry.value.targets:
+                found[one.schema, one.table].append(one)
+        return _report(source, self._reported[place].get((target.schema, target.table), []))
+
+
 def situation(target: Target, state: State) -> Situation:
-    """What the task's sources report of ``target``, and its lock."""
-    entry = state.locks.get(target.key)
-    sources = state.sources_of(target.task)
-    return Situation(
-        {source: _report(target, source, state) for source in sources},
-        to_lock(entry.value) if entry else None,
-        frozenset(source for source in sources if not _is_able(target.task, source, state)),
-    )
+    """That of a single target."""
+    return Situations(state).of(target)
 
 
 def _is_able(task: str, source: str, state: State) -> bool:
@@ -120,14 +150,12 @@ def to_record(target: Target, lock: Lock) -> pb.LockRecord:
 
 def report_of(target: Target, source: str, record: pb.ShardRecord) -> Report:
     """What ``source`` reports of ``target``."""
-    own = [one for one in record.targets if (one.schema, one.table) == (target.schema, target.table)]
+    return _report(source, [one for one in record.targets if (one.schema, one.table) == (target.schema, target.table)])
+
+
+def _report(source: str, own: Sequence[pb.ShardTarget]) -> Report:
     members = tuple(member for one in own for member in _members(source, one))
     return Report(members, next((one.executed for one in own), ""), next((one.declined for one in own), ""))
-
-
-def _report(target: Target, source: str, state: State) -> Report | None:
-    entry = state.shards.get((target.task, source))
-    return None if entry is None else report_of(target, source, entry.value)
 
 
 def _members(source: str, target: pb.ShardTarget) -> Iterator[Member]:

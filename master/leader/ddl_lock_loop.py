@@ -6,7 +6,7 @@ import time
 import uuid
 from dataclasses import dataclass
 
-from shardmerge.master.ddl_lock.records import Target, situation, targets
+from shardmerge.master.ddl_lock.records import Situations, Target, targets
 from shardmerge.master.ddl_lock.report import conflict, conflicts_of, waiting_for
 from shardmerge.master.ddl_lock.resolver import (
     ChangeOwner,
@@ -27,11 +27,13 @@ from shardmerge.master.leader.counts import LeaderCounts
 from shardmerge.master.leader.loop import LeaderLoop
 from shardmerge.master.state import State
 from shardmerge.master.store import Leadership, Store
+from shardmerge.master.task_history.lock_steps import conflict_event, step_event
 from shardmerge.proto import errors
 from shardmerge.proto.errors import ShardmergeError
 from shardmerge.proto.etcd import Etcd
 from shardmerge.proto.http.loops import LoopAges
 from shardmerge.proto.log import get_logger
+from shardmerge.proto.task_history.event import History
 
 
 @dataclass(slots=True)
@@ -53,7 +55,9 @@ class DdlLockLoop:
         alert_seconds: float,
         counts: LeaderCounts,
         loops: LoopAges,
+        history: History,
     ) -> None:
+        self._history = history
         self._store = store
         self._counts = counts
         self._alert_seconds = alert_seconds
@@ -72,8 +76,9 @@ class DdlLockLoop:
         """Take one step for each target table. A step changes records, so that the next call takes the next step."""
         present: set[str] = set()
         with self._store.deciding() as state:
+            situations = Situations(state)
             for target in targets(state):
-                seen = situation(target, state)
+                seen = situations.of(target)
                 if seen.lock is not None:
                     present.add(seen.lock.generation)
                     self._alert(target, seen, seen.lock, now)
@@ -97,6 +102,9 @@ class DdlLockLoop:
                 pass
             case _:
                 self._store.change_lock(target, step, state)
+        event = step_event(target, seen.lock, step, now)
+        if event is not None:
+            self._history.add(event)
         self._log_step(target, seen, step)
 
     def _log_step(self, target: Target, seen: Situation, step: Step) -> None:
@@ -125,7 +133,9 @@ class DdlLockLoop:
         conflicts = conflicts_of(seen, lock)
         alert = self._alerts.setdefault(lock.generation, _AlertState(lock.since + self._alert_seconds))
         if conflicts and alert.conflicts != frozenset(conflicts):
-            get_logger(lock=target.lock_id).warning("ddl lock", error=str(conflict(target, lock, conflicts)))
+            error = conflict(target, lock, conflicts)
+            get_logger(lock=target.lock_id).warning("ddl lock", error=str(error))
+            self._history.add(conflict_event(target, lock, error, time.time()))
         alert.conflicts = frozenset(conflicts)
 
     def _alert(self, target: Target, seen: Situation, lock: Lock, now: float) -> None:

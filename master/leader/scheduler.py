@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import time
+
 from shardmerge.master.leader.counts import LeaderCounts
 from shardmerge.master.leader.loop import LeaderLoop
 from shardmerge.master.placement import after, place, violations
 from shardmerge.master.store import Leadership, Store, addresses
+from shardmerge.master.task_history.bindings import WorkerWatch, step_events
 from shardmerge.master.workers.client import Workers
 from shardmerge.proto import errors
 from shardmerge.proto.etcd import Etcd
 from shardmerge.proto.http.loops import LoopAges
 from shardmerge.proto.log import get_logger
+from shardmerge.proto.task_history.event import History
 
 
 class Scheduler:
@@ -22,11 +26,14 @@ class Scheduler:
         workers: Workers,
         counts: LeaderCounts,
         loops: LoopAges,
+        history: History,
     ) -> None:
+        self._history = history
+        self._watch = WorkerWatch()
         self._store = store
         self._counts = counts
         self._workers = workers
-        self._loop = LeaderLoop("placement", etcd, leadership, self.reconcile, loops=loops)
+        self._loop = LeaderLoop("placement", etcd, leadership, self.reconcile, self._watch.forget, loops)
 
     def start(self) -> None:
         self._loop.start()
@@ -37,6 +44,8 @@ class Scheduler:
     def reconcile(self) -> None:
         """Place once."""
         with self._store.deciding() as state:
+            for event in self._watch.observe(state, time.time()):
+                self._history.add(event)
             sources, workers, bindings = state.enabled(), frozenset(state.workers), state.bindings()
             steps = place(sources, workers, bindings)
             broken = violations(sources, workers, after(bindings, steps))
@@ -46,4 +55,6 @@ class Scheduler:
                 self._store.place(step, state)
                 self._counts.placed(step)
                 get_logger().info("placement", step=str(step))
+                for event in step_events(step, state, time.time()):
+                    self._history.add(event)
         self._workers.keep_only(frozenset(addresses(state).values()))

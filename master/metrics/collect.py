@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from shardmerge.master.ddl_lock.records import Target, situation, to_lock
+from shardmerge.master.ddl_lock.records import Situations, Target, to_lock
 from shardmerge.master.ddl_lock.report import sync_of
 from shardmerge.master.ddl_lock.situation import Stage
 from shardmerge.master.metrics.figures import MasterFigures
 from shardmerge.master.state import State
 from shardmerge.proto import common_pb2
 from shardmerge.proto.metrics import dm_other, own_master
+from shardmerge.proto.metrics.certificates import certificate_samples
 from shardmerge.proto.metrics.family import Sample
 from shardmerge.proto.metrics.process import process_samples
+from shardmerge.proto.rpc.call_counts import CallFigures
 
 _LOCK_ERROR = "InfoPut - HandleLockError"
 _LOCK_ERRORS = (
@@ -29,6 +31,8 @@ _OFFLINE, _FREE, _BOUND = 0, 1, 2
 
 def master_samples(figures: MasterFigures) -> Iterator[Sample]:
     yield from process_samples(figures.process, dm_other.MASTER_CPU)
+    yield from certificate_samples(figures.certificates)
+    yield from _calls(figures.calls)
     yield own_master.LEADER.sample(figures.leads)
     yield dm_other.START_LEADER.sample(figures.counts.terms)
     for kind in ("bind", "rebind", "unbind"):
@@ -39,6 +43,9 @@ def master_samples(figures: MasterFigures) -> Iterator[Sample]:
     yield own_master.RECORDS_AGE.sample(figures.state_age)
     yield own_master.MASTERS.sample(len(state.masters))
     yield from _workers(state)
+    for worker, clock in sorted(figures.clocks.items()):
+        if clock.is_certain:
+            yield own_master.WORKER_CLOCK.sample(clock.ahead, worker=worker)
     yield from _sources(state)
     yield from _subtasks(state)
     yield from _locks(state, figures.now)
@@ -46,6 +53,13 @@ def master_samples(figures: MasterFigures) -> Iterator[Sample]:
         for kind in _LOCK_ERRORS:
             count = figures.counts.lock_errors.get(task, 0) if kind == _LOCK_ERROR else 0
             yield dm_other.SHARD_DDL_ERROR.sample(count, task=task, type=kind)
+
+
+def _calls(calls: CallFigures) -> Iterator[Sample]:
+    for (method, code), count in sorted(calls.calls.items()):
+        yield own_master.API_REQUESTS.sample(count, method=method, code=code)
+    for method, seconds in sorted(calls.seconds.items()):
+        yield own_master.API_SECONDS.sample(seconds, method=method)
 
 
 def _tasks(state: State) -> list[str]:
@@ -86,15 +100,17 @@ def _subtasks(state: State) -> Iterator[Sample]:
 def _locks(state: State, now: float) -> Iterator[Sample]:
     stages: Counter[tuple[str, str]] = Counter()
     sources: Counter[tuple[str, str]] = Counter()
-    oldest: dict[str, float] = {}
+    oldest: dict[str, tuple[float, str]] = {}  # its age and its id
+    situations = Situations(state)
     for key, entry in state.locks.items():
         target, lock = Target(*key), to_lock(entry.value)
-        synced, unsynced = sync_of(situation(target, state), lock)
+        synced, unsynced = sync_of(situations.of(target), lock)
         stages[target.task, lock.stage.value] += 1
         stages[target.task, "Un-synced" if unsynced else "Synced"] += 1
         sources[target.task, "synced"] += len(synced)
         sources[target.task, "unsynced"] += len(unsynced)
-        oldest[target.task] = max(oldest.get(target.task, 0.0), now - lock.since)
+        aged = now - lock.since, target.lock_id
+        oldest[target.task] = max(oldest.get(target.task, aged), aged)
     for task in _tasks(state):
         for stage in Stage:
             yield own_master.DDL_LOCKS.sample(stages[task, stage.value], task=task, stage=stage.value)
@@ -103,4 +119,6 @@ def _locks(state: State, now: float) -> Iterator[Sample]:
         for lock_state in ("synced", "unsynced"):
             yield own_master.DDL_LOCK_SOURCES.sample(sources[task, lock_state], task=task, state=lock_state)
         if task in oldest:
-            yield own_master.DDL_LOCK_AGE.sample(max(0.0, oldest[task]), task=task)
+            age, lock_id = oldest[task]
+            yield own_master.DDL_LOCK_AGE.sample(max(0.0, age), task=task)
+            yield own_master.DDL_LOCK_OLDEST.sample(1, task=task, lock=lock_id)

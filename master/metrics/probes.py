@@ -11,11 +11,13 @@ from shardmerge.master.leader.election import Election
 from shardmerge.master.metrics.collect import master_samples
 from shardmerge.master.metrics.figures import MasterFigures
 from shardmerge.master.store import Store
+from shardmerge.master.watch import MasterWatch
 from shardmerge.proto.http.loops import LoopAges
 from shardmerge.proto.http.probes import Probes, Readiness
 from shardmerge.proto.metrics import own_both
 from shardmerge.proto.metrics.family import Sample
 from shardmerge.proto.metrics.process import ProcessReader
+from shardmerge.proto.rpc.call_counts import CallCounts
 
 _DAEMON = "dm-master"
 
@@ -24,13 +26,22 @@ class MasterProbes:
     """What the HTTP endpoint of a master answers from. Thread-safe; no method waits for etcd."""
 
     def __init__(
-        self, election: Election, store: Store, counts: LeaderCounts, loops: LoopAges, ending: threading.Event
+        self,
+        election: Election,
+        store: Store,
+        counts: LeaderCounts,
+        loops: LoopAges,
+        ending: threading.Event,
+        calls: CallCounts,
+        watch: MasterWatch,
     ) -> None:
         self._election = election
         self._store = store
         self._counts = counts
         self._loops = loops
         self._ending = ending
+        self._calls = calls
+        self._watch = watch
         self._version = version("shardmerge")
         self._process = ProcessReader(_DAEMON, self._version)
 
@@ -69,4 +80,7 @@ class MasterProbes:
             self._counts.figures(),
             last.state if last is not None and leads else None,
             0.0 if last is None else time.monotonic() - last.at,
+            self._calls.figures(),
+            self._watch.certificates,
+            {name: seen.clock for name, seen in self._watch.workers.items() if seen.clock is not None},
         )

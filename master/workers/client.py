@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextvars
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence, Set
@@ -12,12 +13,14 @@ from typing import TypeVar
 import grpc
 
 from shardmerge.proto import config_pb2 as config
+from shardmerge.proto import diagnostics_pb2 as diagnostics
 from shardmerge.proto import errors
 from shardmerge.proto import state_pb2 as state
 from shardmerge.proto import worker_pb2 as pb
 from shardmerge.proto.rpc.client import channel, coded_from_rpc
 from shardmerge.proto.tls.files import Certificates
 from shardmerge.proto.tls.process import current
+from shardmerge.proto.tracing.calls import OperationOfCaller
 from shardmerge.proto.worker_pb2_grpc import WorkerStub
 
 T = TypeVar("T")
@@ -27,6 +30,7 @@ STATUS_SECONDS = 5.0
 PURGE_SECONDS = 60.0  # removing hundreds of files on a slow disk takes long
 FORGET_SECONDS = 510.0  # deferred indexes are added, and one transaction deletes the records of all chunks of a task
 _FAN_OUT = 32
+_LEFT = "it has left"
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +166,18 @@ class Workers:
     ) -> pb.CheckMoveResponse:
         return self._ask(worker, lambda stub: stub.CheckMove(request, timeout=seconds))
 
+    def diagnostics(self, worker: state.WorkerRecord, seconds: float) -> diagnostics.DaemonDiagnostics:
+        """What the worker knows of itself."""
+        return self._ask(worker, lambda stub: stub.Diagnostics(diagnostics.DiagnosticsRequest(), timeout=seconds))
+
+    def diagnose(
+        self, worker: state.WorkerRecord, request: pb.WorkerDiagnoseRequest, seconds: float
+    ) -> pb.WorkerDiagnoseResponse:
+        return self._ask(worker, lambda stub: stub.Diagnose(request, timeout=seconds))
+
+    def overview(self, worker: state.WorkerRecord, seconds: float = STATUS_SECONDS) -> pb.WorkerOverviewResponse:
+        return self._ask(worker, lambda stub: stub.Overview(pb.WorkerOverviewRequest(), timeout=seconds))
+
     def for_each(self, items: Sequence[Item], work: Callable[[Item], T]) -> list[T]:
         """``work`` on the items at the same time, results in their order; ``work`` must end by itself.
 
@@ -170,7 +186,9 @@ class Workers:
         if not items:
             return []
         with ThreadPoolExecutor(min(len(items), _FAN_OUT), thread_name_prefix="ask-worker") as pool:
-            return list(pool.map(work, items))
+            # Each thread has the caller's context, with its operation.
+            calls = [pool.submit(contextvars.copy_context().run, work, item) for item in items]
+            return [call.result() for call in calls]
 
     def keep_only(self, addresses: Set[str]) -> None:
         """Close connections to workers that are gone."""
@@ -188,14 +206,23 @@ class Workers:
             connected = self._channels.get(worker.address)
             if connected is None or connected.certificates is not certificates:
                 # A channel with older certificates is not closed: it ends with the last answer in progress on it.
-                connected = self._channels[worker.address] = _Connected(channel(worker.address), certificates)
+                traced = grpc.intercept_channel(channel(worker.address), OperationOfCaller())
+                connected = self._channels[worker.address] = _Connected(traced, certificates)
         peer = _peer(worker)
         try:
             return send(WorkerStub(connected.channel))
         except grpc.RpcError as error:
+            is_cancelled = isinstance(error, grpc.Call) and error.code() is grpc.StatusCode.CANCELLED
+            if is_cancelled and self._is_closed(connected):
+                raise errors.master.PEER_UNREACHABLE(peer=peer, reason=_LEFT) from error
             raise coded_from_rpc(error, peer, worker.address) from error
         except ValueError as error:  # the channel was closed meanwhile: the worker is gone
-            raise errors.master.PEER_UNREACHABLE(peer=peer, reason="it has left") from error
+            raise errors.master.PEER_UNREACHABLE(peer=peer, reason=_LEFT) from error
+
+    def _is_closed(self, connected: _Connected) -> bool:
+        """Whether :meth:`keep_only` has closed the connection: the worker has lost its lease."""
+        with self._lock:
+            return all(each is not connected for each in self._channels.values())
 
 
 def _peer(worker: state.WorkerRecord) -> str:

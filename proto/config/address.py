@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 from typing import Annotated
 
 from pydantic import AfterValidator
@@ -60,6 +61,31 @@ def _http(text: str) -> str:
 
 HttpAddress = Annotated[str, AfterValidator(_http)]
 """``host:port``, :data:`HTTP_AUTO`, or "" for none; "off" becomes ""."""
+
+
+def _collector(text: str) -> str:
+    """An URL of OTLP over HTTP. Credentials in it would appear wherever the settings are shown."""
+    if not text:
+        return ""
+    found = _COLLECTOR.fullmatch(text)
+    if found is None:
+        raise ValueError("must be a URL without credentials, such as http://127.0.0.1:4318/v1/traces")
+    _reachable(_address(found[2]))
+    return text
+
+
+_COLLECTOR = re.compile(r"(https?)://([^/@?#\s]+:\d+)(/[^@?#\s]*)?")
+
+CollectorUrl = Annotated[str, AfterValidator(_collector)]
+"""``http://host:port/path`` or ``https://host:port/path``, or ""."""
+
+
+def is_open_collector(url: str) -> bool:
+    """Whether other machines can read what is sent to this :data:`CollectorUrl`."""
+    found = _COLLECTOR.fullmatch(url)
+    return found is not None and found[1] == "http" and not is_loopback(found[2])
+
+
 ListenAddress = Annotated[str, AfterValidator(_address)]
 PeerAddress = Annotated[str, AfterValidator(_address), AfterValidator(_reachable)]
 AdvertisedAddress = Annotated[str, AfterValidator(lambda text: text and _reachable(_address(text)))]

@@ -315,7 +315,7 @@ REFERENCE_TABLE = _define(
     scope=Scope.CONFIG,
     message="source {source}: reference {reference}: the shard tables that these refer to are not at the source: "
     "{tables}",
-    workaround="Name the right ones: add shard-table (for example users_*, where * stands for the digits at the end of "
+    workaround="Name the right ones: add shard-table (for example users_*, where * is the digits at the end of "
     "the table's name) or shard-schema to the entry of `references`. Nothing to do if these tables are still created.",
 )
 REFERENCE_OUTSIDE = _define(

@@ -80,8 +80,8 @@ CLOCK_SKEW = _define(
     scope=Scope.SOURCE,
     level=Level.MEDIUM,
     message="{differences} ({limit} s are allowed)",
-    workaround="Let all machines follow one time server (chrony, ntpd). No row depends on the clocks, but lag figures, "
-    "--start-time, stop-at by time and the relay log's expiry are off by the difference.",
+    workaround="Let all machines follow one time server (chrony, ntpd). No row depends on the clocks, and lag figures "
+    "allow for the source's; --start-time and stop-at are times of the source's clock.",
 )
 SPARK_SLOTS = _define(
     12053,

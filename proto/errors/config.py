@@ -278,13 +278,20 @@ MODULE_NOT_ALLOWED = _define(
     "`transform-modules: [{module}]`, install it where Spark runs its tasks, and restart the workers; then start-task "
     "or resume-task. Otherwise take the transform out of the task file.",
 )
+TRACING_MISSING = _define(
+    11022,
+    "tracing-not-installed",
+    scope=Scope.CONFIG,
+    message="trace-endpoint is set, but the Python module {module} is not installed",
+    workaround="Run `pip install 'shardmerge[tracing]'` in the daemon's environment, or remove trace-endpoint.",
+)
 REFERENCE_SHARD = _define(
     11014,
     "referred-shard-table-unclear",
     scope=Scope.CONFIG,
     message="source {source}: reference {reference}: {schema}.{table}: {reason}",
-    workaround="Name the shard table to which this one refers: add shard-table (for example users_*, where * stands "
-    "for the digits at the end of this table's name), and shard-schema if it is in another schema, to the entry of "
+    workaround="Name the shard table to which this one refers: add shard-table (for example users_*, where * is "
+    "the digits at the end of this table's name), and shard-schema if it is in another schema, to the entry of "
     "`references`; or correct `to`. `dmctl rules <file>` shows the result for each table.",
 )
 REFERENCE_CLASH = _define(

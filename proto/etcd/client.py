@@ -6,6 +6,7 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import TypeVar
 
 import grpc
@@ -36,6 +37,7 @@ from shardmerge.proto.tls.process import store_for
 T = TypeVar("T")
 
 _RETRY_PAUSE_SECONDS = 0.1
+_KEYS_AT_ONCE = 10_000
 # The server's fault or the network's: the same request may succeed later.
 _AWAY = frozenset(
     {
@@ -92,6 +94,23 @@ class Etcd:
         )
         answer = self._read(lambda connection, seconds: connection.kv.Range(request, timeout=seconds))
         return Snapshot(tuple(_record(kv) for kv in answer.kvs), answer.header.revision)
+
+    def ask(self, send: Callable[[Connection, float], T], seconds: float) -> T:
+        """The answer to another question that may be repeated, within ``seconds``; see
+        :mod:`shardmerge.proto.etcd.status`."""
+        return self._read(send, seconds)
+
+    def keys(self, prefix: str) -> tuple[str, ...]:
+        """All keys that begin with ``prefix``, in order, without their values, of one moment: read in parts, because
+        there may be many."""
+        found: list[str] = []
+        begin, revision = prefix.encode(), 0
+        while True:
+            answer = self._read(partial(_range_of_keys, begin, range_end(prefix), revision))
+            found += [kv.key.decode() for kv in answer.kvs]
+            if not answer.more:
+                return tuple(found)
+            begin, revision = answer.kvs[-1].key + b"\0", revision or answer.header.revision
 
     # --- writes
 
@@ -170,6 +189,12 @@ class Etcd:
     def connection(self) -> Connection:
         """The endpoint in use; for the watch."""
         return self._connections[self._current]
+
+    @property
+    def connections(self) -> tuple[Connection, ...]:
+        """Those to all endpoints."""
+        with self._lock:
+            return tuple(self._connections)
 
     def failed(self, connection: Connection) -> None:
         """``connection`` did not answer: the next caller tries another endpoint first."""
@@ -250,6 +275,19 @@ class Etcd:
             raise errors.master.ETCD_UNAVAILABLE(
                 endpoints=",".join(self.endpoints), reason="the client was closed"
             ) from error
+
+
+def _range_of_keys(
+    begin: bytes, end: bytes, revision: int, connection: Connection, seconds: float
+) -> rpc.RangeResponse:
+    request = rpc.RangeRequest(
+        key=begin,
+        range_end=end,
+        limit=_KEYS_AT_ONCE,
+        revision=revision,
+        keys_only=True,  # in their order; with a requested order etcd would read all of them for each part
+    )
+    return connection.kv.Range(request, timeout=seconds)
 
 
 def _status(error: grpc.RpcError) -> tuple[grpc.StatusCode, str]:

@@ -40,6 +40,8 @@ class Connection:
         self.kv = rpc.KVStub(self.channel)
         self.lease = rpc.LeaseStub(self.channel)
         self.watch = rpc.WatchStub(self.channel)
+        self.cluster = rpc.ClusterStub(self.channel)
+        self.maintenance = rpc.MaintenanceStub(self.channel)
 
     @property
     def is_outdated(self) -> bool:

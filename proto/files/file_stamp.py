@@ -12,6 +12,6 @@ def stamp_of(path: str) -> Stamp | None:
     """The file's stamp; None if it does not exist or cannot be inspected."""
     try:
         found = os.stat(path)
-    except OSError:
+    except (OSError, ValueError):  # ValueError: no path can be so, for example with a NUL character
         return None
     return found.st_mtime_ns, found.st_ino, found.st_size

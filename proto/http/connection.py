@@ -15,26 +15,42 @@ IDLE_SECONDS = 90.0
 """From an answer to the end of the next request's head: longer than the usual interval between two scrapes."""
 ANSWER_SECONDS = 30.0
 """From a request to the end of its answer, if the caller reads slowly."""
-MOST_CONNECTIONS = 32
 
 
 class LimitedConnection(H11Protocol):
-    """Ends a connection that exceeds a limit, without an answer."""
+    """Ends a connection that exceeds a limit, without an answer. ``since``: the loop's time at which it was made, its
+    last request began, or its last answer was complete. ``answers``: how many it has had."""
 
+    since = 0.0
+    answers = 0
     _deadline: asyncio.TimerHandle | None = None
     _is_overdue = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        if len(self.connections) > MOST_CONNECTIONS or not _is_allowed(transport):
+        self.since = self.loop.time()
+        if not _is_allowed(transport):
             transport.abort()
             return
         self._end_in(HEAD_SECONDS)
 
+    def handle_events(self) -> None:
+        before = self.cycle
+        super().handle_events()
+        if self.cycle is not before:
+            self.since = self.loop.time()
+
     def on_response_complete(self) -> None:
-        super().on_response_complete()
+        self.since = self.loop.time()
+        self.answers += 1
         self._is_overdue = False
         self._end_in(IDLE_SECONDS)
+        super().on_response_complete()
+
+    @property
+    def is_answering(self) -> bool:
+        """Whether it has a request, or an answer that is not sent yet."""
+        return bool(self.cycle and not self.cycle.response_complete) or self.transport.get_write_buffer_size() > 0
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._deadline is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
@@ -13,14 +14,19 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from shardmerge.proto.http.hosts import is_asked_for
 from shardmerge.proto.http.loops import stuck
 from shardmerge.proto.http.probes import Probes
 from shardmerge.proto.log import get_logger
+from shardmerge.proto.log_rate_limit import RateLimit
 from shardmerge.proto.metrics.exposition import CONTENT_TYPE, exposition
 
 log = get_logger()
 
 _COLLECT_SECONDS = 5.0
+_REST = 4.0
+"""A collection begins no earlier than this multiple of the time of the one before it has passed since then: callers in
+a loop take at most a fifth of the daemon's processor time. Until then they get the same answer."""
 MOST_HEAD_BYTES = 8192
 _METHODS = frozenset({"GET", "HEAD"})
 _ALLOWED = ", ".join(sorted(_METHODS))
@@ -28,8 +34,8 @@ _ALLOWED = ", ".join(sorted(_METHODS))
 Page = Callable[[Request], Awaitable[Response]]
 
 
-def application(probes: Probes) -> ASGIApp:
-    """The pages of a daemon."""
+def application(probes: Probes, host: str | None = None) -> ASGIApp:
+    """The pages of a daemon. ``host``: see :func:`shardmerge.proto.http.hosts.checked_host`."""
     pages: dict[str, Page] = {
         "/metrics": _metrics(probes),
         "/livez": _livez(probes),
@@ -37,23 +43,27 @@ def application(probes: Probes) -> ASGIApp:
         "/leader": _leader(probes),
         "/version": _version(probes),
     }
-    return _OnlyReads(Starlette(routes=[Route(path, page, methods=["GET"]) for path, page in pages.items()]))
+    inner = Starlette(routes=[Route(path, page, methods=["GET"]) for path, page in pages.items()])
+    inner.router.redirect_slashes = False  # a redirection would repeat the request's host
+    return _OnlyReads(inner, host)
 
 
 class _OnlyReads:
-    """Refuses other methods than GET and HEAD, and requests with a body, before anything of the body is read."""
+    """Refuses other methods than GET and HEAD, requests with a body, before anything of the body is read, and requests
+    for other hosts."""
 
-    def __init__(self, inner: ASGIApp) -> None:
+    def __init__(self, inner: ASGIApp, host: str | None) -> None:
         self._inner = inner
+        self._host = host
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return
-        refusal = _refusal(scope)
+        refusal = _refusal(scope, self._host)
         await (self._inner if refusal is None else refusal)(scope, receive, send)
 
 
-def _refusal(scope: Scope) -> Response | None:
+def _refusal(scope: Scope, host: str | None) -> Response | None:
     headers: dict[bytes, bytes] = dict(scope["headers"])
     closing = {"Connection": "close"}
     if scope["method"] not in _METHODS:
@@ -63,25 +73,37 @@ def _refusal(scope: Scope) -> Response | None:
         return PlainTextResponse(f"the head has more than {MOST_HEAD_BYTES} bytes\n", 431, closing)
     if headers.get(b"content-length", b"0") != b"0" or b"transfer-encoding" in headers:
         return PlainTextResponse("no body is read\n", 413, closing)
+    if host is not None and not is_asked_for(headers.get(b"host", b"").decode("latin-1"), host):
+        return PlainTextResponse("this address answers for localhost, its own name and addresses only\n", 421, closing)
     return None
 
 
 def _metrics(probes: Probes) -> Page:
     running: list[asyncio.Future[bytes]] = []
+    rests_until = 0.0
+    failures = RateLimit()
 
     def collect() -> bytes:
-        return exposition(probes.samples())
+        nonlocal rests_until
+        began = time.monotonic()
+        try:
+            return exposition(probes.samples())
+        finally:
+            ended = time.monotonic()
+            rests_until = ended + _REST * (ended - began)
 
     async def page(request: Request) -> Response:
         # Scrapes at the same time get the same answer. A slow one blocks neither its successors nor other pages.
-        if not running or running[0].done():
+        if not running or (running[0].done() and time.monotonic() >= rests_until):
             running[:] = [_in_thread(collect)]
         try:
             text = await asyncio.wait_for(asyncio.shield(running[0]), _COLLECT_SECONDS)
         except TimeoutError:
             return PlainTextResponse(f"not collected within {_COLLECT_SECONDS:g} s\n", 503)
         except Exception:
-            log.exception("metrics not collected")
+            left_out = failures.left_out("collect")
+            if left_out is not None:
+                log.exception("metrics not collected", left_out=left_out)
             return PlainTextResponse("not collected: the log has the reason\n", 500)
         return Response(text, media_type=CONTENT_TYPE)
 

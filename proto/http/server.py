@@ -15,7 +15,9 @@ from uvicorn.server import ServerState
 from shardmerge.proto import errors
 from shardmerge.proto.config.address import EVERY_INTERFACE
 from shardmerge.proto.errors import ShardmergeError
-from shardmerge.proto.http.connection import HEAD_SECONDS, IDLE_SECONDS, LimitedConnection
+from shardmerge.proto.http.acceptor import Acceptor
+from shardmerge.proto.http.connection import IDLE_SECONDS, LimitedConnection
+from shardmerge.proto.http.hosts import checked_host
 from shardmerge.proto.http.probes import Probes
 from shardmerge.proto.http.routes import MOST_HEAD_BYTES, application
 from shardmerge.proto.log import get_logger
@@ -41,7 +43,7 @@ class HttpEndpoint:
         """``address``: host:port, without a host every interface."""
         self._address = address
         self._config = Config(
-            application(probes),
+            application(probes, checked_host(address, has_tls=tls.of_process() is not None)),
             http=LimitedConnection,
             ws="none",
             lifespan="off",
@@ -99,29 +101,30 @@ class HttpEndpoint:
         self._config.load()
         store = tls.certificate_store()
         served = None if store is None else store.current()
-        listener = await self._listen(served)
-        self._begun.set()
-        while not await _is_set(self._ending, _LOOK_SECONDS):
-            now = None if store is None else store.current()
-            if now is not served:
-                served = now
-                # The socket stays open: callers wait until the next listener takes them.
-                listener.close()
-                listener = await self._listen(served)
-        listener.close()
-        await self._end_connections()
-
-    async def _listen(self, certificates: Certificates | None) -> asyncio.Server:
+        loop = self._loop
         assert self._socket is not None  # noqa: S101 - for the type checker: start() has bound it
-        loop = asyncio.get_running_loop()
-        context = None if certificates is None else _context(certificates)
-        return await loop.create_server(
-            lambda: LimitedConnection(self._config, self._state, {}, loop),
-            sock=self._socket.dup(),
-            ssl=context,
-            ssl_handshake_timeout=None if context is None else HEAD_SECONDS,
-            backlog=_BACKLOG,
-        )
+        with self._socket.dup() as listening:
+            acceptor = Acceptor(
+                listening,
+                lambda: LimitedConnection(self._config, self._state, {}, loop),
+                lambda: [each for each in self._state.connections if isinstance(each, LimitedConnection)],
+            )
+            acceptor.context = None if served is None else _context(served)
+            accepting = loop.create_task(acceptor.run())
+            self._begun.set()
+            while not await _is_set(self._ending, _LOOK_SECONDS):
+                if accepting.done():
+                    accepting.result()  # raises
+                now = None if store is None else store.current()
+                if now is not None and now is not served:
+                    served = now
+                    try:
+                        acceptor.context = _context(now)
+                    except (ssl.SSLError, OSError) as error:
+                        get_logger().warning("the HTTP endpoint keeps its former certificate", error=str(error))
+            accepting.cancel()
+            await asyncio.wait([accepting])
+        await self._end_connections()
 
     async def _end_connections(self) -> None:
         for connection in list(self._state.connections):

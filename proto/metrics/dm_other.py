@@ -58,7 +58,7 @@ START_LEADER = _of_master(
 TASK_STATE = _gauge(
     "dm_worker_task_state",
     help="Stage of a subtask: 1 New, 2 Running, 3 Paused, 4 Stopped, 5 Finished. The series ends when the task is "
-    "stopped.",
+    "stopped. None while the worker has no lease in etcd, unless an error has paused it: another worker may run it.",
     labels=(*_TASK, "worker"),
 )
 OPERATE_ERROR = _counter(

@@ -27,6 +27,14 @@ READY = _gauge("dm_ready", help="1 if /readyz answers 200, else 0.")
 COLLECT_SECONDS = _gauge(
     "dm_metrics_collect_seconds", help="Time that it took to collect these metrics.", unit="seconds"
 )
+CERTIFICATE_END = _gauge(
+    "dm_certificate_expiry_timestamp_seconds",
+    help="When the first certificate of a use ends, in Unix seconds: use is own (ssl-cert of the daemon), etcd, source "
+    "or target (shown there), or one of these with -ca (trusted there; ca: between the daemons). Absent without a "
+    "certificate.",
+    labels=("use",),
+    unit="seconds",
+)
 START_TIME = _gauge("process_start_time_seconds", help="Start of the process, in Unix seconds.", unit="seconds")
 CPU_SECONDS = Family(
     "process_cpu_seconds_total",
@@ -46,6 +54,7 @@ FAMILIES = (
     LEASE_LEFT,
     READY,
     COLLECT_SECONDS,
+    CERTIFICATE_END,
     START_TIME,
     CPU_SECONDS,
     RESIDENT,

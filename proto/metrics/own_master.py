@@ -40,6 +40,12 @@ DDL_LOCK_AGE = _gauge(
     labels=("task",),
     unit="seconds",
 )
+DDL_LOCK_OLDEST = _gauge(
+    "dm_ddl_lock_oldest",
+    help="Always 1: lock is the id of the oldest lock of a sharding DDL of the task. One series per task; absent "
+    "without a lock.",
+    labels=("task", "lock"),
+)
 DDL_LOCK_SOURCES = _gauge(
     "dm_ddl_lock_sources",
     help="Sources at the locks of sharding DDLs: state is synced (all its shard tables have reached the statement) or "
@@ -54,6 +60,28 @@ PLACEMENTS = Family(
     ("kind",),
     exporter=Exporter.MASTER,
 )
+WORKER_CLOCK = _gauge(
+    "dm_worker_clock_difference_seconds",
+    help="By how much the clock of a worker is ahead of the leader's, without the time that the answer took; measured "
+    "every 10 seconds. Absent while the worker does not answer, or so slowly that a second may be the answer's time.",
+    labels=("worker",),
+    unit="seconds",
+)
+API_REQUESTS = Family(
+    "dm_api_requests_total",
+    Kind.COUNTER,
+    "Calls of gRPC that this master has answered: code is the status of gRPC, such as OK or UNAVAILABLE.",
+    ("method", "code"),
+    exporter=Exporter.MASTER,
+)
+API_SECONDS = Family(
+    "dm_api_request_seconds_total",
+    Kind.COUNTER,
+    "Time from the arrival of a gRPC call to the end of its answer, of all calls of the method together.",
+    ("method",),
+    "seconds",
+    exporter=Exporter.MASTER,
+)
 
 FAMILIES = (
     LEADER,
@@ -65,6 +93,10 @@ FAMILIES = (
     SOURCE_BOUND,
     DDL_LOCKS,
     DDL_LOCK_AGE,
+    DDL_LOCK_OLDEST,
     DDL_LOCK_SOURCES,
     PLACEMENTS,
+    WORKER_CLOCK,
+    API_REQUESTS,
+    API_SECONDS,
 )

@@ -16,8 +16,10 @@ _LANE = (*_TASK, "lane")
 
 LAG = _gauge(
     "dm_task_lag_seconds",
-    help="How far a subtask is behind its source. basis is event (the age of the oldest transaction that is not "
-    "applied) or idle (everything is applied: 0). Absent while it is not known.",
+    help="Lag of a subtask. basis is event (the age of the oldest transaction that is not "
+    "applied), idle (everything is applied and the source sends its heartbeats: 0) or heartbeat (everything that "
+    "arrived is applied, but the source sends nothing, not even heartbeats: the time since the last one). Absent while "
+    "it is not known.",
     labels=(*_TASK, "basis"),
     unit="seconds",
 )
@@ -34,8 +36,8 @@ SYNCED = _gauge(
 )
 PROGRESS_AGE = _gauge(
     "dm_task_seconds_since_progress",
-    help="Time since a lane moved its checkpoint or a chunk was committed; since the worker has the subtask if neither "
-    "has happened. It also grows while the source is idle.",
+    help="Time since a lane moved its checkpoint or a chunk was committed; since the worker has the subtask, or it was "
+    "resumed, if that was later. It also grows while the source is idle.",
     labels=_TASK,
     unit="seconds",
 )
@@ -96,6 +98,26 @@ JOINING = _gauge(
 COMPARING = _gauge(
     "dm_compare_running", help="1 while `dmctl compare` compares the subtask's rows, else 0.", labels=_TASK
 )
+COMPARE_FINISHED = _gauge(
+    "dm_compare_finished_timestamp_seconds",
+    help="When the last complete `dmctl compare` of all rows of the subtask ended, in Unix seconds; absent before the "
+    "first.",
+    labels=_TASK,
+    unit="seconds",
+)
+COMPARE_ROWS = _gauge(
+    "dm_compare_rows",
+    help="Rows of the subtask's shard tables that the last complete `dmctl compare` has read, those of a table in the "
+    "last one with this table. Tables without a key, which dmctl compares as a whole, are not counted.",
+    labels=_TASK,
+)
+COMPARE_DIFFERENCES = _gauge(
+    "dm_compare_differences",
+    help="Differences that the last complete `dmctl compare` has found, those of a table in the last one with this "
+    "table: kind is missing, extra, different, unjudged (the row changed again and again), orphan (absent before the "
+    "first with --references) or repaired (of the others, with --repair).",
+    labels=(*_TASK, "kind"),
+)
 
 # --- lanes
 
@@ -103,8 +125,9 @@ LANES = _gauge("dm_lanes", help="Lanes of the subtask that run now.", labels=_TA
 LANE_SECONDS = _counter(
     "dm_lane_seconds_total",
     help="Time of a lane by what it was spent on: idle (the source has nothing new), read (waiting for the relay "
-    "log), decode (decode rows and apply the rules), target (transactions at the target), retry (pauses and attempts "
-    "after an error), barrier (waiting at a DDL), start (connecting).",
+    "log), gather (it has rows, and collects more for as long as its last commit took), decode (decode rows and apply "
+    "the rules), target (transactions at the target), retry (pauses and attempts after an error), barrier (waiting at "
+    "a DDL), start (connecting).",
     labels=(*_LANE, "cause"),
     unit="seconds",
 )
@@ -163,6 +186,14 @@ SNAPSHOT_ETA = _gauge(
     labels=_TASK,
     unit="seconds",
 )
+READER_SECONDS = _counter(
+    "dm_snapshot_reader_seconds_total",
+    help="Time of the readers of histories, all of the subtask's together, by what it was spent on: read (chunks at "
+    "the source, and the changes made meanwhile), write (statements at the target), throttle (a limit of the task lets "
+    "no chunk begin), wait (no chunk is planned yet). Tables that join a running task count, too.",
+    labels=(*_TASK, "cause"),
+    unit="seconds",
+)
 
 # --- relay and source
 
@@ -170,6 +201,13 @@ CONNECTED = _gauge(
     "dm_source_connected",
     help="1 while the source's binlog is fetched without an error, else 0.",
     labels=("source_id",),
+)
+SOURCE_SILENT = _gauge(
+    "dm_source_silent_seconds",
+    help="Time since an event or a heartbeat of the source last arrived. A source sends a heartbeat every second while "
+    "it has no events to send. Absent until the first one.",
+    labels=("source_id",),
+    unit="seconds",
 )
 RELAY_BYTES = _gauge("dm_relay_disk_bytes", help="Size of the relay log.", labels=("source_id",), unit="bytes")
 RELAY_FILES = _gauge("dm_relay_files", help="Segment files of the relay log.", labels=("source_id",))
@@ -187,11 +225,41 @@ RELAY_CAUGHT_UP = _gauge(
     help="1 if the relay log has everything that the source has written, else 0, also while that is not known.",
     labels=("source_id",),
 )
+RETENTION = _gauge(
+    "dm_source_binlog_retention_seconds",
+    help="How long the source keeps its binlog: by its limit for the age of files, or by its limit for their size at "
+    "the speed of the last hour, whichever is shorter. Absent without such a limit.",
+    labels=("source_id",),
+    unit="seconds",
+)
 RETENTION_LEFT = _gauge(
     "dm_source_binlog_retention_left_seconds",
-    help="Time until the source may delete binlog that the relay has not fetched, by its setting for the age of binlog "
-    "files; at most that setting. Absent if the source keeps binlog without such a limit.",
+    help="Time until the source may delete binlog that the relay has not fetched, if the relay fetched nothing more. "
+    "Absent if the source keeps binlog without a limit.",
     labels=("source_id",),
+    unit="seconds",
+)
+BINLOG_EXPIRES = _gauge(
+    "dm_source_binlog_expires_in_seconds",
+    help="Time until the source may delete binlog that is not fetched, at the relay's speed of the last 10 minutes; "
+    "equal to dm_source_binlog_retention_left_seconds while the relay is paused or cannot fetch. Absent while the "
+    "relay keeps up.",
+    labels=("source_id",),
+    unit="seconds",
+)
+RELAY_FULL = _gauge(
+    "dm_relay_disk_full_in_seconds",
+    help="Time until the disk of the relay log is full, at the speed at which its free space became less in the last "
+    "hour. Segments that no task needs count as free space. Absent while that is not known, while the disk does not "
+    "become fuller, and if it is further away than six times the measured time.",
+    labels=("source_id",),
+    unit="seconds",
+)
+CLOCK_DIFFERENCE = _gauge(
+    "dm_clock_difference_seconds",
+    help="By how much a clock is ahead of the worker's, without the time that the answer took: of is source or target "
+    "(of a task). Absent while the server does not answer, or so slowly that a second may be the answer's time.",
+    labels=("source_id", "task", "of"),
     unit="seconds",
 )
 
@@ -207,6 +275,13 @@ SPARK_EXECUTOR_SLOTS = _gauge(
 SPARK_UP = _gauge("dm_worker_spark_up", help="1 while the Spark driver can run jobs, else 0.")
 JVM_RESIDENT = _gauge(
     "dm_worker_jvm_resident_memory_bytes", help="Resident memory of the JVM of the Spark driver.", unit="bytes"
+)
+JVM_HEAP = _gauge(
+    "dm_worker_jvm_heap_bytes",
+    help="Heap of the JVM of the Spark driver: type is used, committed (taken from the system) or max. Absent if "
+    "Spark's driver runs elsewhere.",
+    labels=("type",),
+    unit="bytes",
 )
 MERGED_TABLES = _gauge(
     "dm_metrics_merged_tables",
@@ -230,6 +305,9 @@ FAMILIES = (
     QUARANTINED,
     JOINING,
     COMPARING,
+    COMPARE_FINISHED,
+    COMPARE_ROWS,
+    COMPARE_DIFFERENCES,
     LANES,
     LANE_SECONDS,
     LANE_ROWS,
@@ -244,18 +322,25 @@ FAMILIES = (
     ROWS_DONE,
     BYTES_DONE,
     SNAPSHOT_ETA,
+    READER_SECONDS,
     CONNECTED,
+    SOURCE_SILENT,
     RELAY_BYTES,
     RELAY_FILES,
     RELAY_WRITTEN,
     RELAY_PAUSED,
     RELAY_CAUGHT_UP,
+    RETENTION,
     RETENTION_LEFT,
+    BINLOG_EXPIRES,
+    RELAY_FULL,
+    CLOCK_DIFFERENCE,
     REGISTERED,
     BOUND,
     SPARK_SLOTS,
     SPARK_EXECUTOR_SLOTS,
     SPARK_UP,
     JVM_RESIDENT,
+    JVM_HEAP,
     MERGED_TABLES,
 )

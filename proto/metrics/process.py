@@ -12,10 +12,12 @@ import psutil
 from shardmerge.proto.metrics import own_both
 from shardmerge.proto.metrics.family import Family, Sample
 
+_LEAST_SECONDS = 1.0
+
 
 @dataclass(frozen=True, slots=True)
 class ProcessFigures:
-    """``cpu_percent``: of one core, since the figures before. ``lease_left``: seconds; 0 without a lease."""
+    """``cpu_percent``: of one core, over at least the last second. ``lease_left``: seconds; 0 without a lease."""
 
     daemon: str
     version: str
@@ -40,18 +42,24 @@ class ProcessReader:
         self._started_at = self._process.create_time()
         self._lock = threading.Lock()
         self._before = time.monotonic(), self._cpu_seconds()
+        self._cpu_percent = 0.0
 
     def read(self, lease_left: float, loop_ages: Mapping[str, float], *, is_ready: bool) -> ProcessFigures:
         with self._process.oneshot():
             now, used = time.monotonic(), self._cpu_seconds()
             with self._lock:
-                (since, before), self._before = self._before, (now, used)
+                since, before = self._before
+                # Of two readers at nearly the same time the second one would measure only the first one's work.
+                if now - since >= _LEAST_SECONDS:
+                    self._before = now, used
+                    self._cpu_percent = 100 * (used - before) / (now - since)
+                cpu_percent = self._cpu_percent
             return ProcessFigures(
                 self._daemon,
                 self._version,
                 self._started_at,
                 used,
-                100 * (used - before) / (now - since) if now > since else 0.0,
+                cpu_percent,
                 self._process.memory_info().rss,
                 self._process.num_fds(),
                 self._process.rlimit(psutil.RLIMIT_NOFILE)[0],

@@ -19,6 +19,15 @@ _DM_TEXT = """\
 Names, labels, types and buckets are those of DM, so that its dashboards and alerts work. A counter of DM without
 `_total` in its name is exported under both names.
 """
+_WORKER_TEXT = (
+    _DM_TEXT
+    + """
+DM's relay metrics (`dm_relay_binlog_pos`, `dm_relay_space` and others) have no label for the source: a worker has one
+source at a time. `dm_source_connected` of the same worker adds it:
+
+    dm_relay_space * on (job, instance) group_left (source_id) group by (job, instance, source_id) (dm_source_connected)
+"""
+)
 _LIBRARY_TEXT = """\
 DM's dashboards also show metrics of the libraries that it dumps and loads with.
 """
@@ -35,7 +44,7 @@ def page() -> str:
         _section("Ours: dm-worker", "", own_worker.FAMILIES),
         _section("Ours: dm-master", "", own_master.FAMILIES),
         _section("Ours: both daemons", "", own_both.FAMILIES),
-        _section("DM: dm-worker", _DM_TEXT, (each for each in exported if each.exporter is Exporter.WORKER)),
+        _section("DM: dm-worker", _WORKER_TEXT, (each for each in exported if each.exporter is Exporter.WORKER)),
         _section("DM: dm-master", "", (each for each in exported if each.exporter is Exporter.MASTER)),
         _section("DM: dump and load", _LIBRARY_TEXT, (each for each in DM_LIBRARIES if not each.absent)),
         _absent(each for each in (*DM, *DM_LIBRARIES) if each.absent),

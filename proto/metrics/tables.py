@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -22,7 +23,57 @@ class PerTable(enum.Enum):
 
     @property
     def limit(self) -> int:
+        """The most tables of a task."""
         return {PerTable.AUTO: 100, PerTable.ON: 10_000, PerTable.OFF: 0}[self]
+
+    @property
+    def total(self) -> int:
+        """The most tables of all tasks, each counted once for each lane."""
+        return {PerTable.AUTO: 2_000, PerTable.ON: 20_000, PerTable.OFF: 0}[self]
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """What a task has: tables, and lanes that each have a series of each table."""
+
+    tables: int
+    lanes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """How many tables of a task have series of their own. ``is_final``: it has had more tables than that."""
+
+    tables: int
+    lanes: int
+    is_final: bool
+
+
+Shares = Mapping[str, Share]
+"""By task."""
+
+
+def shared_out(demands: Mapping[str, Demand], before: Shares, per_table: PerTable) -> dict[str, Share]:
+    """The shares of the tasks in ``demands``. ``before``: the result of the previous call.
+
+    A share never becomes smaller while its task exists: series would vanish. It never grows again once a table was left
+    out: the counter of :data:`OTHER` would fall by what that table has. What a task that has ended leaves is for the
+    others.
+    """
+    left = per_table.total - sum(share.tables * share.lanes for task, share in before.items() if task in demands)
+    found: dict[str, Share] = {}
+    for task, demand in demands.items():
+        known = before.get(task)
+        if known is not None and (known.is_final or demand.tables <= known.tables):
+            found[task] = known
+            continue
+        present = 0 if known is None else known.tables
+        lanes = demand.lanes if known is None else known.lanes
+        more = max(0, min(demand.tables, per_table.limit) - present)
+        more = min(more, max(0, left) // max(1, lanes))
+        left -= more * lanes
+        found[task] = Share(present + more, lanes, present + more < demand.tables)
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,15 +84,15 @@ class TableName:
     table: str
 
 
-def bounded(tables: Mapping[TableName, T], per_table: PerTable, add: Callable[[T, T], T]) -> dict[TableName, T]:
-    """The values of the first tables, and the sum of all others under :data:`OTHER`.
+def bounded(tables: Mapping[TableName, T], limit: int, together: Callable[[Sequence[T]], T]) -> dict[TableName, T]:
+    """The values of the first ``limit`` tables, and those of all others ``together`` under :data:`OTHER`.
 
     The order of ``tables`` must not change between two calls, or a counter would fall: the order in which tables were
     first seen does not.
     """
-    found: dict[TableName, T] = {}
-    other = TableName(OTHER, OTHER)
-    for number, (name, value) in enumerate(tables.items()):
-        place = name if number < per_table.limit else other
-        found[place] = add(found[place], value) if place in found else value
+    found = dict(islice(tables.items(), limit))
+    if len(tables) > limit:
+        other = TableName(OTHER, OTHER)
+        rest = [*islice(tables.values(), limit, None)]
+        found[other] = together([found[other], *rest] if other in found else rest)
     return found

@@ -171,6 +171,31 @@ class Readings:
         return None
 
 
+@dataclass(frozen=True, slots=True)
+class CallFigures:
+    """``running``: calls of the method that run; ``oldest_seconds``: age of the oldest one."""
+
+    method: str
+    running: int
+    oldest_seconds: float
+
+
+class RunningCalls:
+    """The calls that run at a server, for its report about itself. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._admissions: list[Admission] = []
+
+    def add(self, admission: Admission) -> None:
+        """Report the calls of one more method."""
+        self._admissions.append(admission)
+
+    def figures(self) -> tuple[CallFigures, ...]:
+        """Of the methods that have running calls."""
+        found = (admission.running() for admission in tuple(self._admissions))
+        return tuple(sorted((each for each in found if each.running), key=lambda each: each.method))
+
+
 class Admission:
     """The calls of one method. Thread-safe."""
 
@@ -184,6 +209,8 @@ class Admission:
         self._free = threading.Condition()
         self._admitted = 0
         self._running = 0
+        self._numbers = itertools.count()
+        self._began: dict[int, float] = {}  # the running calls by number, the oldest first
         self._of_connection: Counter[str] = Counter()
         self._most_admitted = 2 * limit.calls
         name = "grpc-" + method.rpartition("/")[2]
@@ -206,15 +233,24 @@ class Admission:
     @contextlib.contextmanager
     def place(self) -> Generator[None]:
         """A place among the method's calls, for an admitted call. Raises :class:`Full` when none became free."""
-        self._take_place()
+        number = self._take_place()
         try:
             yield
         finally:
             with self._free:
                 self._running -= 1
+                del self._began[number]
                 self._free.notify()
 
-    def _take_place(self) -> None:
+    def running(self) -> CallFigures:
+        """The calls that run now."""
+        with self._free:
+            oldest = next(iter(self._began.values()), None)
+            seconds = 0.0 if oldest is None else max(0.0, self._clock() - oldest)
+            return CallFigures(self._method, len(self._began), seconds)
+
+    def _take_place(self) -> int:
+        """The number of the call."""
         deadline = self._clock() + _LONGEST_PLACE_WAIT_SECONDS
         with self._free:
             while self._running - self._readings.given_up(self._method) >= self._limit.calls:
@@ -225,6 +261,9 @@ class Admission:
                 if overdue:
                     self._free.wait(min(remaining, overdue))
             self._running += 1
+            number = next(self._numbers)
+            self._began[number] = self._clock()
+            return number
 
     @contextlib.contextmanager
     def connection(self, peer: str) -> Generator[None]:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import threading
+import time
 from collections.abc import Callable, Generator, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, NoReturn, cast
 
@@ -16,13 +18,16 @@ from shardmerge.proto import errors
 from shardmerge.proto.errors import ShardmergeError
 from shardmerge.proto.log import get_logger
 from shardmerge.proto.log_rate_limit import RateLimit
-from shardmerge.proto.rpc.admission import Admission, Full, Readings
+from shardmerge.proto.rpc.admission import Admission, Full, Readings, RunningCalls
+from shardmerge.proto.rpc.call_counts import CallCounts
 from shardmerge.proto.rpc.caller import is_local
-from shardmerge.proto.rpc.coded_errors import abort
+from shardmerge.proto.rpc.coded_errors import abort, status_of
 from shardmerge.proto.rpc.fields import check_fields
 from shardmerge.proto.rpc.limits import ServerLimits
 from shardmerge.proto.rpc.wire import Undecodable, has_more_fields
 from shardmerge.proto.tls import process as tls
+from shardmerge.proto.tracing.calls import operation_of_call
+from shardmerge.proto.tracing.spans import span
 
 _COUNTED_BYTES = 64 << 10
 """A larger request is counted before it is parsed, and only one of them is parsed at a time."""
@@ -61,8 +66,13 @@ class CallGuard(grpc.ServerInterceptor):
     """The interceptor between every call and its handler: limits, the caller's name, the request's fields, and coded
     errors."""
 
-    def __init__(self, program: str, limits: ServerLimits) -> None:
+    def __init__(
+        self, program: str, limits: ServerLimits, calls: RunningCalls, counts: CallCounts | None = None
+    ) -> None:
+        """``counts``: counts every call that ends; None: none is counted."""
         self._program = program or "the server"
+        self._calls = calls
+        self._counts = counts or CallCounts()
         self._limits = limits
         self._readings = Readings(limits.readings, limits.patience)
         self._parsing = threading.Lock()
@@ -85,6 +95,7 @@ class CallGuard(grpc.ServerInterceptor):
 
     def _guarded(self, method: str, handler: Any) -> _Guarded:
         admission = Admission(method, self._limits.of(method), self._readings)
+        self._calls.add(admission)
         take = self._taking(method, handler)
         if handler.response_streaming:
             make = grpc.stream_stream_rpc_method_handler
@@ -110,7 +121,7 @@ class CallGuard(grpc.ServerInterceptor):
     ) -> Callable[[Iterator[bytes], grpc.ServicerContext], Any]:
         def call(requests: Iterator[bytes], context: grpc.ServicerContext) -> Any:
             try:
-                with self._coding(context, method), self._placed(context, method, admission):
+                with self._coding(context, method), self._placed(context, method, admission), _traced(context, method):
                     return inner(take(requests, context), context)
             finally:
                 admission.release()
@@ -122,7 +133,7 @@ class CallGuard(grpc.ServerInterceptor):
     ) -> Callable[[Iterator[bytes], grpc.ServicerContext], Iterator[Any]]:
         def call(requests: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[Any]:
             try:
-                with self._coding(context, method), self._placed(context, method, admission):
+                with self._coding(context, method), self._placed(context, method, admission), _traced(context, method):
                     yield from inner(take(requests, context), context)
             finally:
                 admission.release()
@@ -191,23 +202,33 @@ class CallGuard(grpc.ServerInterceptor):
 
     @contextlib.contextmanager
     def _coding(self, context: grpc.ServicerContext, method: str) -> Generator[None]:
+        began, status = time.monotonic(), grpc.StatusCode.OK
         try:
             self._check_caller(context)
             yield
         except _CallerGone as gone:
+            status = grpc.StatusCode.CANCELLED
             raise gone.error from None
+        except GeneratorExit:  # the caller has gone before the end of a stream
+            status = grpc.StatusCode.CANCELLED
+            raise
         except ShardmergeError as error:
+            status = status_of(error)
             if error.spec in _REFUSALS and context.is_active():
                 self._log_refusal(context, method, error)
             abort(context, error)
         except Exception as error:
-            if cast("Any", context).code() is not None:  # missing in the published stubs
+            own = cast("Any", context).code()  # missing in the published stubs
+            status = grpc.StatusCode.INTERNAL if own is None else own
+            if own is not None:
                 raise  # the handler's own context.abort()
             get_logger().error("internal error", method=method, exc_info=True)
             abort(
                 context,
                 errors.master.INTERNAL(program=self._program, kind=type(error).__name__, method=method),
             )
+        finally:
+            self._counts.answered(method, status, time.monotonic() - began)
 
     @contextlib.contextmanager
     def _placed(self, context: grpc.ServicerContext, method: str, admission: Admission) -> Generator[None]:
@@ -238,6 +259,11 @@ class CallGuard(grpc.ServerInterceptor):
         names = [name.decode(errors="backslashreplace") for name in shown]
         if not any(tls.name_allowed(name) for name in names or [""]):
             raise errors.tls.NAME_REFUSED(program=self._program, name=", ".join(names) or "no name")
+
+
+def _traced(context: grpc.ServicerContext, method: str) -> AbstractContextManager[None]:
+    """The call as a part of its operation."""
+    return span(method.rpartition("/")[2], operation_of_call(context), method=method)
 
 
 def _checked(raw: bytes, parse: Callable[[bytes], Any], method: str) -> Any:

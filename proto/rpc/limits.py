@@ -60,6 +60,8 @@ def of_each_method(calls: int) -> ServerLimits:
 
 
 _MASTER_COMMAND = MethodLimit(32, 16, _MIB)
+_DIAGNOSTICS = MethodLimit(4, 4, 4096)
+"""Each answer reads the whole process and may have some MiB."""
 _WITH_TEXT = MethodLimit(32, 16, 8 * _MIB)
 
 MASTER = ServerLimits(
@@ -83,6 +85,9 @@ MASTER = ServerLimits(
             _WITH_TEXT,
         ),
         "/shardmerge.v1.Compare/Compare": MethodLimit(16, 8, _MIB),
+        "/shardmerge.v1.Master/Diagnostics": _DIAGNOSTICS,
+        "/shardmerge.v1.Master/CollectDiagnostics": MethodLimit(2, 1, 4096),
+        "/shardmerge.v1.Master/Diagnose": MethodLimit(8, 4, _MIB),  # each takes seconds
     },
     connection_calls=128,
     readings=16,
@@ -118,7 +123,9 @@ WORKER = ServerLimits(
         "/shardmerge.v1.Worker/CheckSwitch": _WIDE,
         "/shardmerge.v1.Worker/ExplainRules": _WIDE,
         "/shardmerge.v1.Worker/ShowTargets": _WIDE,
+        "/shardmerge.v1.Worker/Diagnostics": _DIAGNOSTICS,
         "/shardmerge.v1.WorkerCompare/CompareSubTask": MethodLimit(64, 64, _MIB),
+        "/shardmerge.v1.Worker/Diagnose": MethodLimit(16, 16, _MIB),  # each takes seconds
     },
 )
 """Limits of a worker. Its callers are the masters and its own Spark tasks, several of which may share a connection."""

@@ -15,6 +15,8 @@ from grpc_reflection.v1alpha import reflection
 
 from shardmerge.proto import errors
 from shardmerge.proto.files.local_socket import LocalSocket
+from shardmerge.proto.rpc.admission import RunningCalls
+from shardmerge.proto.rpc.call_counts import CallCounts
 from shardmerge.proto.rpc.call_guard import CallGuard
 from shardmerge.proto.rpc.limits import ServerLimits, of_each_method
 from shardmerge.proto.rpc.options import COMMON_OPTIONS
@@ -44,12 +46,15 @@ def make_server(
     *,
     reflect: bool = False,
     serving: Serving | None = None,
+    calls: RunningCalls | None = None,
+    counts: CallCounts | None = None,
 ) -> grpc.Server:
     """A server with health; the caller adds its servicers, listens and starts it.
 
     ``services``: full names such as "shardmerge.v1.Master" that health reports as serving. ``program``: named in
     errors. ``limits``: None for wide ones. ``reflect``: whether the server describes its services to every caller.
-    ``serving``: by which health changes its answer; None: it always reports that the services are serving. A handler
+    ``serving``: by which health changes its answer; None: it always reports that the services are serving. ``calls``:
+    reports the running calls. ``counts``: counts those that have ended. A handler
     that raises a ShardmergeError answers with it; any other exception is logged with its traceback and answered
     by ``errors.master.INTERNAL``, which has no details. A call that breaks a limit, cannot be decoded or has a field
     that breaks its rule (:mod:`shardmerge.proto.rpc.fields`) reaches no handler.
@@ -58,7 +63,7 @@ def make_server(
     server = grpc.server(
         # The methods have pools of their own; this one only refuses.
         futures.ThreadPoolExecutor(2, thread_name_prefix="grpc-refuse"),
-        interceptors=[CallGuard(program, held)],
+        interceptors=[CallGuard(program, held, calls or RunningCalls(), counts)],
         options=(
             *_SERVER_OPTIONS,
             ("grpc.max_receive_message_length", held.message_bytes),

@@ -30,6 +30,7 @@ from tests.benchmarks import (
     pre_created,
     rules,
     scale,
+    scraping,
     shard_ddl,
     shard_ddl_latency,
     shard_tables,
@@ -108,6 +109,8 @@ class Run:
                 self.shard_tables()
             case "scale":
                 self.scale()
+            case "scraping":
+                self.scraping()
             case _:
                 self.memory(memory.run(world))
 
@@ -180,6 +183,14 @@ class Run:
 
     def scale(self) -> None:
         self.more["scale"] = [asdict(found) for found in scale.run(self.world)]
+
+    def scraping(self) -> None:
+        found = scraping.run(self.world)
+        without, scraped = found[False], found[True]
+        self.values["scraping_history_ratio"] = ratio(scraped.history, without.history)
+        self.values["scraping_drain_ratio"] = ratio(scraped.drain, without.drain)
+        self.values["scraping_lag_p50_ms"] = scraped.lag_p50 - without.lag_p50
+        self.more["scraping"] = {"without": asdict(without), "scraped": asdict(scraped)}
 
     def drain(self, ids: str, name: str) -> None:
         found = drain.run(self.world, ids)

@@ -104,6 +104,9 @@ FIGURES: tuple[Figure, ...] = (
     Figure("shard_tables_update_growth", "update-task that doubles the shard tables, per table", Goal(most=1.5)),
     Figure("shard_tables_status_ms", "query-status and shard-ddl-lock, at the master", Goal(most=500)),
     Figure("shard_tables_worker_kib", "resident set of a worker's own process, KiB per shard table", Goal(most=20)),
+    Figure("scraping_history_ratio", "rows/s with metrics scraped every 5 s / without; medians", Goal(least=0.98)),
+    Figure("scraping_drain_ratio", "changes/s of the uniform backlog: with / without", Goal(least=0.98)),
+    Figure("scraping_lag_p50_ms", "lag p50 with scrapes - without", Goal(most=1)),
     Figure("lag_floor_ms", "insert at the source, the same transaction at the target, one client: p50"),
 )
 

@@ -27,13 +27,14 @@ PARTS = (
     "shard-ddl-latency",
     "shard-tables",
     "scale",
+    "scraping",
 )
 """The parts in the order in which they run."""
 
 _CHANGING = frozenset({"full", "drain", "drain-uniform", "lag", "lag1k"})
 """Parts after which the merged table is compared."""
 
-_ASKED_FOR = frozenset({"rules", "pre-created", "shard-ddl", "shard-ddl-latency", "shard-tables", "scale"})
+_ASKED_FOR = frozenset({"rules", "pre-created", "shard-ddl", "shard-ddl-latency", "shard-tables", "scale", "scraping"})
 """Parts that run only on request."""
 
 SOURCES = 2

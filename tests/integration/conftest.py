@@ -12,6 +12,7 @@ import pytest
 from tests.support.cluster import Cluster
 from tests.support.mariadb import MariaDB
 from tests.support.other_machine import OtherMachine, another_machine
+from tests.support.prometheus import Prometheus
 from tests.support.spark_cluster import SparkCluster
 from tests.support.spark_merge import SparkMerge
 from tests.support.world import Family, World
@@ -43,7 +44,7 @@ _LONGEST = (
 
 _BUILT_LAST = "test_tidb.py"
 
-_CLUSTERS = frozenset({"module_world", "module_replicated", "make_cluster"})
+_CLUSTERS = frozenset({"module_world", "module_replicated", "make_cluster", "linked_world"})
 """Fixtures that start a cluster with the default options."""
 
 
@@ -94,6 +95,16 @@ def world(module_world: World, watch_logs: Callable[[Path], None]) -> World:
     watch_logs(module_world.directory)
     module_world.heal()
     return module_world
+
+
+@pytest.fixture
+def prometheus(world: World, tmp_path: Path) -> Iterator[Prometheus]:
+    """Provide a Prometheus that scrapes the world's daemons."""
+    made = Prometheus(tmp_path / "prometheus", world.cluster.masters, world.cluster.workers)
+    try:
+        yield made.start()
+    finally:
+        made.stop()
 
 
 @pytest.fixture

@@ -9,10 +9,11 @@ from dataclasses import dataclass, field
 
 import grpc
 
-from shardmerge.proto import common_pb2, etcd_keys
+from shardmerge.proto import common_pb2, diagnostics_pb2, etcd_keys
 from shardmerge.proto import state_pb2 as state
 from shardmerge.proto import worker_pb2 as pb
 from shardmerge.proto.common_pb2 import ErrorDetail, Stage
+from shardmerge.proto.diagnose_pb2 import SubTaskOverview
 from shardmerge.proto.errors import ShardmergeError
 from shardmerge.proto.etcd import Etcd
 from shardmerge.proto.rpc.server import listen, make_server
@@ -22,8 +23,9 @@ from shardmerge.proto.worker_pb2_grpc import WorkerServicer, add_WorkerServicer_
 @dataclass
 class Behaviour:
     """How the worker behaves. ``paused_with``: the error with which every started subtask pauses. ``source_error``: why
-    its source cannot be used. ``subtask_results``: results of checks of subtasks only. ``meanwhile``: called while a
-    switch is checked."""
+    its source cannot be used. ``subtask_results``: results of checks of subtasks only. ``is_earlier``: it is of a
+    version without Diagnose, Overview and the call of a support bundle. ``is_silent``: it never answers the last.
+    ``meanwhile``: called while a switch is checked."""
 
     paused_with: ErrorDetail | None = None
     source_error: ErrorDetail | None = None
@@ -35,21 +37,25 @@ class Behaviour:
     key_batches: list[pb.KeyBatch] = field(default_factory=list[pb.KeyBatch])
     table_changes: list[pb.TableChange] = field(default_factory=list[pb.TableChange])
     deaf: bool = False
+    is_earlier: bool = False
     switch: pb.CheckSwitchResponse = field(default_factory=pb.CheckSwitchResponse)
     switch_error: ShardmergeError | None = None
     needed: str = ""
     move_error: ShardmergeError | None = None
     next_server: str = ""
     meanwhile: Callable[[], None] = lambda: None
+    is_silent: bool = False
 
 
 class FakeWorker(WorkerServicer):
-    def __init__(self, name: str, endpoint: str, ttl: float = 120.0) -> None:
+    def __init__(self, name: str, endpoint: str, ttl: float = 120.0, settings: str = "") -> None:
         self.name = name
+        self._settings = settings
         self._endpoint = endpoint
         self.behaviour = Behaviour()
         self.checked: list[pb.CheckSubTaskRequest] = []
         self.sources_checked = 0
+        self.overviews = 0
         self.switches: list[pb.CheckSwitchRequest] = []
         self.moves: list[pb.CheckMoveRequest] = []
         self._etcd = Etcd((endpoint,))
@@ -69,7 +75,7 @@ class FakeWorker(WorkerServicer):
     def start(self) -> FakeWorker:
         self._server.start()
         self._lease = self._etcd.lease(self._ttl)
-        record = state.WorkerRecord(name=self.name, address=self.address, incarnation="1")
+        record = state.WorkerRecord(name=self.name, address=self.address, incarnation="1", settings=self._settings)
         self._etcd.put(etcd_keys.worker(self.name), etcd_keys.encode(record), self._lease.id)
         self._thread.start()
         return self
@@ -218,6 +224,21 @@ class FakeWorker(WorkerServicer):
             raise self.behaviour.move_error
         return pb.CheckMoveResponse()
 
+    def _refuse_if_earlier(self, context: grpc.ServicerContext) -> None:
+        if self.behaviour.is_earlier:
+            context.abort(grpc.StatusCode.UNIMPLEMENTED, "Method not found!")
+
+    def Diagnose(self, request: pb.WorkerDiagnoseRequest, context: grpc.ServicerContext) -> pb.WorkerDiagnoseResponse:
+        self._refuse_if_earlier(context)
+        return pb.WorkerDiagnoseResponse(status=self.QueryStatus(pb.WorkerStatusRequest(task=request.task), context))
+
+    def Overview(self, request: pb.WorkerOverviewRequest, context: grpc.ServicerContext) -> pb.WorkerOverviewResponse:
+        self._refuse_if_earlier(context)
+        self.overviews += 1
+        status = self.QueryStatus(pb.WorkerStatusRequest(), context)
+        subtasks = [SubTaskOverview(task=one.name, stage=one.stage, unit=one.unit) for one in status.subtasks]
+        return pb.WorkerOverviewResponse(source=status.source, subtasks=subtasks)
+
     def ListSkipped(self, request: pb.WorkerSkippedRequest, context: grpc.ServicerContext) -> pb.WorkerSkippedResponse:
         return pb.WorkerSkippedResponse()
 
@@ -235,3 +256,12 @@ class FakeWorker(WorkerServicer):
             relay_begin=f"({request.filename}, 4)",
             kept=f"{request.source} {request.filename} {request.sub_dir}",
         )
+
+    def Diagnostics(
+        self, request: diagnostics_pb2.DiagnosticsRequest, context: grpc.ServicerContext
+    ) -> diagnostics_pb2.DaemonDiagnostics:
+        if self.behaviour.is_earlier:
+            context.abort(grpc.StatusCode.UNIMPLEMENTED, "Method not found!")
+        while self.behaviour.is_silent and context.is_active():
+            self._stop.wait(0.1)
+        return diagnostics_pb2.DaemonDiagnostics(daemon="dm-worker", name=self.name)

@@ -143,10 +143,14 @@ class Pause:
         before.set()
 
 
-def interrupted_run(rig: LaneRig, pause: Pause, source: Database, statements: tuple[str, ...]) -> Run:
-    """Start a run and execute ``statements`` while it copies the fourth chunk."""
+def interrupted_run(rig: LaneRig, pause: Pause, source: Database, statements: tuple[str, ...], hold: str = "") -> Run:
+    """Start a run and execute ``statements`` while it copies the fourth chunk. ``hold``: the next moment at which it is
+    held; "": none."""
     run = rig.begin(rig.config)
     pause.reached()
     source.execute(*writes(1), *statements)
-    pause.release()
+    if hold:
+        pause.hold_next(hold)
+    else:
+        pause.release()
     return run

@@ -108,6 +108,9 @@ class Run:
     def unit_begins(self, unit: ProcessUnit) -> None:
         self.unit = unit
 
+    def reader_time(self, cause: str, seconds: float) -> None:
+        pass
+
     def binlog_ops(self) -> tuple[state_pb2.BinlogOp, ...]:
         return self._ops
 
@@ -214,6 +217,11 @@ class LaneRig(Rig):
             shards=self.locks,
         )
         return Run(config, host, ops)
+
+    def until_fetched(self) -> None:
+        """Wait until the relay log has everything that the source has written."""
+        end = self.position()
+        until(lambda: self.relay.head().position.reaches(end), "the relay log has the statements")
 
     def position(self) -> SourcePosition:
         """Implement SourceClock: return the last answer while the source gives none."""

@@ -118,7 +118,7 @@ def test_the_worker_refuses_before_it_connects(cluster: Cluster, server: MariaDB
         assert rogue.connections == 0
 
 
-def test_a_password_is_told_nobody_who_answers_in_a_servers_place(cluster: Cluster, server: MariaDB) -> None:
+def test_a_password_is_not_sent_to_a_process_in_a_servers_place(cluster: Cluster, server: MariaDB) -> None:
     with Rogue(_clear_text) as rogue:
         text = _at(rogue, source_yaml("s2", server, "m", "${DM_OF_SOURCE}"))
         created = cluster.dmctl("operate-source", "create", cluster.write("r.yaml", text), check=False)

@@ -184,7 +184,7 @@ def test_an_error_names_the_row_that_has_the_value(target: Database) -> None:
     assert target.query("SELECT * FROM shop.orders ORDER BY id") == before
 
 
-def test_what_fails_first_is_what_is_told(target: Database) -> None:
+def test_what_fails_first_is_what_is_reported(target: Database) -> None:
     """A row is missing, and a later row exists already."""
     batch = Batch(0, 1, "mysql-bin.000001")
     batch.remove(ONE_LANE, b"99", 100)
@@ -209,7 +209,7 @@ def test_the_row_that_is_there_already_is_named(target: Database) -> None:
     assert _rows(target) == before
 
 
-def test_a_zombie_is_told_that_it_is_one_whatever_its_rows_do(target: Database) -> None:
+def test_a_zombie_is_fenced_in_each_state_of_its_rows(target: Database) -> None:
     """The newer epoch has written the rows: for the older one they look like a collision."""
     zombie = Lane(target, PLAN)
     session = connect(_endpoint(target), Side.TARGET, name="target")

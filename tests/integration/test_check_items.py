@@ -310,7 +310,7 @@ def test_what_the_source_keeps_of_its_binlog(ends: Ends) -> None:
     assert "older ones are gone" in result.error_msg
 
 
-def test_what_needs_a_privilege_that_is_told_of_elsewhere(ends: Ends) -> None:
+def test_what_needs_a_privilege_that_another_check_reports(ends: Ends) -> None:
     ends.source.execute("DROP USER IF EXISTS dm@'%'", "CREATE USER dm@'%'", "GRANT SELECT ON *.* TO dm@'%'")
     getattr(ends.config, "from").user = "dm"
     for item in ("binlog_retention",):
@@ -362,7 +362,7 @@ def test_clocks(ends: Ends) -> None:
     getattr(ends.config, "from").session["timestamp"] = "1000000"
     result = ends.only("clock_skew")
     assert _with(result) == (12052, False)
-    assert "the clock of source s1 is " in result.error_msg and "behind that of worker" in result.error_msg
+    assert "the clock of source s1 is " in result.error_msg and "earlier than that of worker" in result.error_msg
     assert "target" in result.error_msg  # the target's clock is ahead of the source's
     getattr(ends.config, "from").session.clear()
     ends.subtask.target.session["timestamp"] = "2000000000"

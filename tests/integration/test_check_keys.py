@@ -245,7 +245,7 @@ def test_a_further_unique_key_of_the_target(pair: Pair) -> None:
     assert pair.codes(proven=False) == [12023]
 
 
-def test_what_cannot_be_compared_is_said(pair: Pair) -> None:
+def test_what_cannot_be_compared_is_reported(pair: Pair) -> None:
     pair.tables("id double PRIMARY KEY, v int")
     pair.fill("VALUES (1.5, 0)", "VALUES (1.5, 0)")
     for proven in (False, True):

@@ -85,7 +85,7 @@ def test_lock_tables_is_asked_for_where_it_is_needed(fresh: Database) -> None:
     assert "dump_privilege" not in failures(check_subtask(source, subtask))
 
 
-def test_lock_tables_is_asked_for_by_the_targets_keys_where_positions_are_not_told(
+def test_lock_tables_is_required_by_the_targets_keys_where_positions_are_not_known(
     fresh: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As on MySQL, where a consistent snapshot does not report its position."""

@@ -20,7 +20,7 @@ def _unmapped(family: Family, *ignored: str) -> str:
     return text + (f"ignore-checking-items: [{', '.join(ignored)}]\n" if ignored else "")
 
 
-def test_every_item_is_told(world: World) -> None:
+def test_every_item_is_reported(world: World) -> None:
     family = world.family("told")
     family.create(200)
     answer = world.cluster.dmctl("check-task", world.cluster.write("told.yaml", family.task()), check=False)

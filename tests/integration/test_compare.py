@@ -377,7 +377,7 @@ def test_tables_without_a_key_that_change_all_the_time_are_unjudged(world: World
     world.cluster.dmctl("stop-task", family.name)
 
 
-def test_lanes_that_are_behind_are_waited_for(world: World) -> None:
+def test_lanes_that_lag_are_waited_for(world: World) -> None:
     """Ctrl-C ends the wait, at the worker too."""
     family = world.family("cmp_behind", tables=2)
     started(world, family, 100)

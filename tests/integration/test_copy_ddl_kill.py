@@ -62,10 +62,11 @@ def _copy_under_statements(world: World, name: str, mode: str, kills: Kills) -> 
         hooks.hold("snapshot.before_commit")
         hooks.reached("snapshot.before_commit")
         before = _loaded(world, name)
+        if kills:
+            # Before the statements: they end the copy of a source that has no chunk at the moment held above.
+            hooks.hold(next(iter(kills)))
         for shard in shards:
             _alter(shard, "added")
-        if kills:
-            hooks.hold(next(iter(kills)))
         hooks.release("snapshot.before_commit")
         for shard in shards[::2]:
             _alter(shard, "more")
@@ -112,11 +113,11 @@ def test_a_full_task_ends_after_kills_with_what_was_written_before_its_end(world
         hooks.hold("snapshot.before_commit")
         hooks.reached("snapshot.before_commit")
         before = _loaded(world, name)
+        hooks.hold(moments[0])
         for shard in shards:
             _alter(shard, "added")
         writer.go_on()
         writer.stop()
-    hooks.hold(moments[0])
     hooks.release("snapshot.before_commit")
     kill_at_each(world, dict(zip(moments, itertools.cycle(("worker", "tasks")), strict=False)))
     world.cluster.wait_subtasks(name, lambda sub: sub.stage == "Finished", "has ended", 400)

@@ -140,10 +140,11 @@ def test_a_lock_keeps_a_full_task_running(
     config = _full(target)
     config.shard_mode = config_pb2.SHARD_MODE_PESSIMISTIC
     with LaneRig(source, target, tmp_path, config) as rig:
-        run = interrupted_run(rig, pause, source, ("TRUNCATE TABLE shard.t",))
-        pause.hold_next("whole.aligning")
+        run = interrupted_run(rig, pause, source, ("TRUNCATE TABLE shard.t",), hold="whole.aligning")
         pause.reached()
         source.execute("ALTER TABLE shard.u ADD INDEX i (v)", "UPDATE shard.u SET v = -5")
+        # The task ends at the end of the relay log.
+        rig.until_fetched()
         pause.release()
 
         def waits_for() -> str:
@@ -228,9 +229,9 @@ def test_a_task_ends_when_all_tables_are_at_the_end(
     pause = Pause(monkeypatch, "snapshot.before_commit", 4, crash)
     config = _ending(source, target)
     with LaneRig(source, target, tmp_path, config) as rig:
-        run = interrupted_run(rig, pause, source, (*STATEMENTS["add"], *writes(2)))
-        if moment:
-            pause.hold_next("copy.completed" if crash else moment)
+        hold = "copy.completed" if crash else moment
+        run = interrupted_run(rig, pause, source, (*STATEMENTS["add"], *writes(2)), hold)
+        if hold:
             pause.reached()
         else:
             joined(run, target)
@@ -263,8 +264,7 @@ def test_a_rest_that_would_be_copied_after_the_end(
     pause = Pause(monkeypatch, "snapshot.before_commit", 4)
     config = _ending(source, target)
     with LaneRig(source, target, tmp_path, config) as rig:
-        run = interrupted_run(rig, pause, source, STATEMENTS["add"])
-        pause.hold_next("snapshot.before_commit")
+        run = interrupted_run(rig, pause, source, STATEMENTS["add"], hold="snapshot.before_commit")
         pause.reached()
         before = loaded(target)
         rows = _pass_end(source, config)

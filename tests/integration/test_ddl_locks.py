@@ -77,7 +77,7 @@ def test_a_ddl_comes_through_once_all_tables_have_come_to_it(rig: Rig) -> None:
         assert rig.log().count(said) == 1
 
 
-def test_a_conflict_is_told_and_the_operator_gets_it_out_of_the_way(rig: Rig) -> None:
+def test_a_conflict_is_reported_and_the_operator_resolves_it(rig: Rig) -> None:
     s1, s2 = rig.start("s1", "s2")
     s1.table("a").park("a", "ADD c", "S1").tell()
     s2.table("b").park("b", "ADD d", "S2").tell()
@@ -158,7 +158,7 @@ def test_an_owner_of_the_operators_choice(rig: Rig) -> None:
     assert late.generation != again.generation
 
 
-def test_nobody_runs_it_when_the_operator_says_so(rig: Rig) -> None:
+def test_no_source_runs_it_when_the_operator_decides_so(rig: Rig) -> None:
     s1, s2 = rig.start("s1", "s2")
     s1.table("a").park("a", "ADD c", "S1").tell()
     s2.table("b").tell()
@@ -174,7 +174,7 @@ def test_nobody_runs_it_when_the_operator_says_so(rig: Rig) -> None:
     assert "ddl lock unlocked" in rig.log()
 
 
-def test_a_master_that_is_started_anew_goes_on_in_every_stage(rig: Rig) -> None:
+def test_a_master_that_is_started_anew_continues_in_every_stage(rig: Rig) -> None:
     s1, s2 = rig.start("s1", "s2")
     s2.table("b").tell()
     s1.table("a").park("a", "ADD c", "S1").tell()

@@ -199,7 +199,7 @@ def test_a_table_that_took_no_part_does_not_come_back(rig: LaneRig) -> None:
     assert outcome.error.spec is errors.replicate.TABLE_UNKNOWN
 
 
-def test_checkpoints_that_somebody_removed_are_no_smaller_number_of_lanes(rig: LaneRig) -> None:
+def test_checkpoints_that_were_removed_are_no_smaller_number_of_lanes(rig: LaneRig) -> None:
     run = rig.replicate(3)
     _insert(rig, 1, 10, "first")
     run.until_synced()

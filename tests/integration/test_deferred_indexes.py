@@ -118,7 +118,7 @@ def test_interrupted(source: Database, target: Database, tmp_path: Path, hooks: 
     assert owed(target) == 0
 
 
-def test_while_the_alter_of_a_killed_process_goes_on(
+def test_while_the_alter_of_a_killed_process_continues(
     source: Database, target: Database, tmp_path: Path, hooks: Hooks
 ) -> None:
     """The ALTER holds the lock as long as its connection lives: the next process waits, and finds the indexes added."""
@@ -210,7 +210,7 @@ def test_not_to_wait_adds_them_at_once(source: Database, target: Database, tmp_p
     assert indexes(target) == ALL
 
 
-def test_what_cannot_be_added_is_told_and_tried_again(
+def test_what_cannot_be_added_is_reported_and_tried_again(
     source: Database, target: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The stream continues in parallel."""

@@ -13,7 +13,7 @@ from tests.support.canned_master import CannedMaster
 __all__ = ["master", "task_file"]
 
 
-def test_no_command_is_help_and_version_is_said() -> None:
+def test_no_command_is_help_and_version_is_reported() -> None:
     for arguments in ((), ("--help",), ("help",)):
         ran = dmctl(*arguments)
         no_error(ran)
@@ -31,7 +31,7 @@ def test_query_status_in_a_pipe_is_json_with_dm_names(master: CannedMaster) -> N
     assert ran.json == {
         "result": True,
         "msg": "",
-        "tasks": [{"taskName": "merge", "taskStatus": "Running", "sources": ["mysql-01"]}],
+        "tasks": [{"taskName": "merge", "taskStatus": "Running", "sources": ["mysql-01"], "warnings": []}],
     }
     ran = dmctl("--master-addr", master.address, "query-status", "merge", "-s", "mysql-01,mysql-02", "-s", "x")
     no_error(ran)
@@ -171,7 +171,9 @@ def test_list_member(master: CannedMaster) -> None:
     )
     ran = dmctl("list-member", "-w", "-n", "w1,w2", address=master.address)
     no_error(ran)
-    assert ran.json["workers"] == [{"name": "w1", "addr": "h:1", "stage": "free", "source": "", "insecure": False}]
+    assert ran.json["workers"] == [
+        {"name": "w1", "addr": "h:1", "stage": "free", "source": "", "insecure": False, "warnings": []}
+    ]
     no_error(dmctl("list-member", address=master.address))
     assert master.requests == [
         pb.ListMemberRequest(worker=True, names=["w1", "w2"]),
@@ -179,7 +181,7 @@ def test_list_member(master: CannedMaster) -> None:
     ]
 
 
-def test_purge_relay_asks_per_source_and_tells_what_went(master: CannedMaster) -> None:
+def test_purge_relay_asks_per_source_and_reports_what_went(master: CannedMaster) -> None:
     went = pb.SourcePurge(result=True, source="mysql-01", worker="w1", purged_segments=2, purged_bytes=1 << 28)
     bad = pb.SourcePurge(result=False, source="mysql-02", error=canned.detail(message="source mysql-02: it broke"))
     master.answer(

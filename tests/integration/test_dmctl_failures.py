@@ -44,7 +44,7 @@ def test_an_error_inside_the_master_shows_no_traceback(master: CannedMaster) -> 
     assert ran.error
 
 
-def test_nobody_at_the_address() -> None:
+def test_no_process_at_the_address() -> None:
     port = free_port()
     ran = dmctl("query-status", "--master-addr", f"127.0.0.1:{port}")
     assert (ran.code, ran.out) == (1, "")

@@ -121,7 +121,7 @@ def test_lease_that_is_not_renewed_takes_its_records_with_it(etcd: Etcd) -> None
     assert caught.value.spec is errors.master.LEASE_LOST
 
 
-def test_lease_ended_by_somebody_else_is_noticed(etcd: Etcd) -> None:
+def test_lease_ended_by_another_process_is_noticed(etcd: Etcd) -> None:
     lease = etcd.lease(2)
     etcd.revoke(lease.id)
     assert lease.lost.wait(300)

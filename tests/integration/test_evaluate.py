@@ -207,7 +207,7 @@ def test_texts_that_are_none_do_not_reach_the_jvm(broken: bytes) -> None:
     assert caught.value.spec is errors.replicate.ROWS_UNREADABLE
 
 
-def test_the_identifier_says_everything() -> None:
+def test_the_identifier_has_everything() -> None:
     base = plan("id + 1 AS x")
     assert base.transform is not None
     wide = replace(GIVEN[0], unsigned=True, type_text="bigint unsigned")
@@ -365,7 +365,7 @@ DEEP = "regexp_like(repeat(concat(v, 'ab'), 100000), '(a|b|[^x])*c') AS x"
         (DEEP, "", f"StackOverflowError in {DEEP}"),
     ],
 )
-def test_an_error_is_told_without_the_row(item: str, condition: str, reason: str) -> None:
+def test_an_error_is_reported_without_the_row(item: str, condition: str, reason: str) -> None:
     made = plan(item, condition)
     request = relay_pb2.EvaluateRequest(who=WHO, rows=rows("s3cret"), expressions=identifier(made))
     assert asked(service(made), request).refused == reason

@@ -225,7 +225,7 @@ def test_here_it_means_what_both_servers_mean(sides: Sides, data: st.DataObject)
 
 @given(data=st.data())
 @settings(max_examples=300)
-def test_the_target_says_what_the_typed_columns_say(sides: Sides, data: st.DataObject) -> None:
+def test_the_target_has_what_the_typed_columns_have(sides: Sides, data: st.DataObject) -> None:
     if sides.mixed:
         pytest.skip("the two servers compare text and time by rules of their own")
     expression = data.draw(expressions(list(COLUMNS), CONSTANTS, functions=True))
@@ -336,7 +336,7 @@ WRONG_ARGUMENTS = 1582
 
 @settings(max_examples=1500, deadline=None)
 @given(words=st.lists(st.sampled_from(WORDS), min_size=1, max_size=7))
-def test_what_a_server_can_read_stands_in_no_wrong_order(sides: Sides, words: list[str]) -> None:
+def test_what_a_server_can_read_is_in_no_wrong_order(sides: Sides, words: list[str]) -> None:
     text = " ".join(words)
     said = wrong_order(pieces(text), LANGUAGE)
     if said:

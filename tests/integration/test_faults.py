@@ -101,7 +101,7 @@ def test_id_overflow_in_the_stream_stops_before_the_row(world: World) -> None:
     world.cluster.dmctl("stop-task", "over")
 
 
-def test_target_down_pauses_and_goes_on_by_itself(world: World) -> None:
+def test_target_down_pauses_and_continues_by_itself(world: World) -> None:
     family = world.family("down")
     shards = family.create(100)
     with Writer(shards, seed=41) as writer:

@@ -120,12 +120,6 @@ def _copied(rig: LaneRig, target: Database) -> None:
     run.stop()
 
 
-def _reach_end(rig: LaneRig) -> None:
-    """Wait until the relay log holds all statements: the first barrier can look at them all."""
-    end = rig.position()
-    until(lambda: rig.relay.head().position.reaches(end), "the relay log holds the statements")
-
-
 @pytest.mark.parametrize("added", ["x INT NOT NULL DEFAULT 7", "x INT", "x INT DEFAULT 3 FIRST"])
 def test_one_barrier_executes_all_statements(
     source: Database, target: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, added: str
@@ -135,7 +129,7 @@ def test_one_barrier_executes_all_statements(
     with LaneRig(source, target, tmp_path, _config(target)) as rig:
         _copied(rig, target)
         _alter(source, added)
-        _reach_end(rig)
+        rig.until_fetched()
         run = rig.begin(rig.config)
         _synced(run, target)
         assert moments.seen["ddl.passed"] == 1
@@ -156,7 +150,7 @@ def test_a_crash(
     with LaneRig(source, target, tmp_path, _config(target)) as rig:
         _copied(rig, target)
         _alter(source)
-        _reach_end(rig)
+        rig.until_fetched()
         moments.crash = moment
         run = rig.begin(rig.config)
         run.join()
@@ -197,7 +191,7 @@ def test_lanes_on_both_sides(
     with LaneRig(source, target, tmp_path, _config(target)) as rig:
         _copied(rig, target)
         _alter(source)
-        _reach_end(rig)
+        rig.until_fetched()
         end = rig.position()
         moments.hold = "lane0.before_commit"
         run = rig.begin(rig.config)
@@ -251,7 +245,7 @@ def test_other_statements_are_barriers(
         for number in range(3, TABLES):
             source.execute(f"ALTER TABLE shard.t{number} ADD COLUMN x INT NOT NULL DEFAULT 7")
         source.execute(*(f"INSERT INTO shard.t{number} (id, x) VALUES ({number}500, 8)" for number in range(1, TABLES)))
-        _reach_end(rig)
+        rig.until_fetched()
         run = rig.begin(rig.config)
         _synced(run, target)
         assert moments.seen["ddl.passed"] > 1

@@ -204,7 +204,7 @@ def test_failed_checks_start_nothing(world: World) -> None:
     assert world.start(task_file("t", "s1")).result
 
 
-def test_subtask_that_comes_up_with_an_error_is_told_and_resumed(world: World) -> None:
+def test_subtask_that_comes_up_with_an_error_is_reported_and_resumed(world: World) -> None:
     world.leader()
     fake = world.worker("w1")
     assert world.create("s1").result
@@ -220,7 +220,7 @@ def test_subtask_that_comes_up_with_an_error_is_told_and_resumed(world: World) -
     assert world.operate(pb.OperateTaskRequest.OP_RESUME, "t").result
 
 
-def test_worker_that_does_not_obey_or_answer_is_said_in_time(world: World) -> None:
+def test_worker_that_does_not_obey_or_answer_is_reported_in_time(world: World) -> None:
     world.leader()
     fake = world.worker("w1")
     assert world.create("s1").result
@@ -250,6 +250,44 @@ def test_worker_that_does_not_obey_or_answer_is_said_in_time(world: World) -> No
     resumed = world.operate(pb.OperateTaskRequest.OP_RESUME, "t")
     assert codes(list(resumed.sources)) == [errors.master.SOURCE_UNBOUND.code]
     assert world.operate(pb.OperateTaskRequest.OP_STOP, "t").result
+
+
+def _causes(world: World, task: str) -> list[tuple[str, list[str]]]:
+    answer = world.ask.Diagnose(pb.DiagnoseRequest(task=task, seconds=0.5))
+    assert [part.result for part in answer.sources].count(False) == (0 if answer.result else 1)
+    return [(each.id, list(each.sources)) for each in answer.findings]
+
+
+def test_why_a_task_does_nothing(world: World) -> None:
+    """Any master answers; a worker that cannot be asked, or is missing, is a cause. The overview is one call of each
+    worker."""
+    world.leader()
+    world.worker("w1")
+    lost = world.worker("w2")
+    assert world.create("s1", "s2").result
+    for name in ("t", "u", "v"):
+        assert world.start(task_file(name, "s1", "s2")).result
+    assert _causes(world, "t") == []
+    assert world.operate(pb.OperateTaskRequest.OP_PAUSE, "t", "s1").result
+    assert ("paused", ["s1"]) in _causes(world, "t")
+    asked = sum(fake.overviews for fake in world.workers)
+    overview = world.ask.Overview(pb.OverviewRequest())
+    assert sum(fake.overviews for fake in world.workers) == asked + 2
+    places = [(part.task, part.source) for part in overview.sources]
+    assert sorted(places) == [(task, source) for task in ("t", "u", "v") for source in ("s1", "s2")]
+    refused(lambda: world.ask.Diagnose(pb.DiagnoseRequest(task="nope")), errors.master.TASK_UNKNOWN)
+    of_lost = lost.source
+    lost.behaviour.is_earlier = True
+    assert ("worker-earlier", [of_lost]) in _causes(world, "u")
+    failed = [part for part in world.ask.Overview(pb.OverviewRequest()).sources if part.HasField("error")]
+    assert {(part.source, part.error.code) for part in failed} == {(of_lost, errors.master.PEER_UNIMPLEMENTED.code)}
+    world.workers.remove(lost)
+    lost.vanish()
+    assert ("worker-silent", [of_lost]) in _causes(world, "u")
+    lost.lapse()
+    until(lambda: ("source-unbound", [of_lost]) in _causes(world, "u"), "the lease of the worker ends")
+    failed = [part for part in world.ask.Overview(pb.OverviewRequest()).sources if part.HasField("error")]
+    assert {(part.source, part.error.code) for part in failed} == {(of_lost, errors.master.SOURCE_UNBOUND.code)}
 
 
 def test_source_moves_to_a_free_worker_and_its_task_with_it(world: World) -> None:
@@ -338,6 +376,33 @@ def test_another_master_leads_when_the_leader_ends(world: World) -> None:
     assert world.create("s1").result
 
 
+def test_a_master_that_does_not_lead_names_the_leader_for_each_command(world: World) -> None:
+    """Not as an error of a source in an answer, after which dmctl would not ask the leader."""
+    world.leader("m1")
+    world.worker("w1")
+    world.worker("w2")
+    assert world.create("s1", "s2").result
+    assert world.start(task_file("t", "s1")).result
+    world.master("m2")
+    until(lambda: len(world.ask.ListMember(pb.ListMemberRequest(master=True)).masters) == 2, "two masters")
+    skip = pb.HandleBinlogRequest(op=pb.HandleBinlogRequest.OP_SKIP, task="t", binlog_pos="bin.000001:4")
+    pause = pb.OperateRelayRequest(op=pb.OperateRelayRequest.OP_PAUSE, sources=["s1"])
+    operations = pb.OperateSourceRequest
+    # One source would change, one would not, and one does not exist.
+    changed = pb.ConfigFile(name="s1.yaml", content=SOURCE.format(source="s1").replace("3306", "3307"))
+    files = [changed, source_file("s2"), source_file("s3")]
+    commands = (
+        lambda: world.ask.HandleBinlog(skip),
+        lambda: world.ask.OperateRelay(pause),
+        lambda: world.ask.OperateSource(operations(op=operations.OP_UPDATE, files=files)),
+        lambda: world.ask.OperateSource(operations(op=operations.OP_UPDATE, files=files, dry_run=True)),
+        lambda: world.create("s1", "s3"),
+        lambda: world.stop_source("s1", "s3"),
+    )
+    for command in commands:
+        assert refused(command, errors.master.NOT_LEADER).values["leader"] == "m1"
+
+
 def test_deposed_leader_writes_nothing(world: World) -> None:
     """The master still relies on its lease, but its leader record has been replaced."""
     world.leader()
@@ -348,6 +413,7 @@ def test_deposed_leader_writes_nothing(world: World) -> None:
         before = client.get_prefix(etcd_keys.SOURCES)
         error = refused(lambda: world.create("s1"), errors.master.NOT_LEADER)
         assert error.values["address"] == "elsewhere:1"
+        refused(lambda: world.create("s1", "s2"), errors.master.NOT_LEADER)
         assert client.get_prefix(etcd_keys.SOURCES).records == before.records
 
 
@@ -363,7 +429,7 @@ def test_restarted_master_needs_nothing_but_etcd(world: World) -> None:
     assert world.operate(pb.OperateTaskRequest.OP_PAUSE, "t").result
 
 
-def test_master_goes_on_after_etcd_was_killed(world: World) -> None:
+def test_master_continues_after_etcd_was_killed(world: World) -> None:
     master = world.leader(ttl=30.0)
     world.worker("w1")
     assert world.create("s1").result
@@ -409,7 +475,7 @@ def test_bad_requests(world: World) -> None:
     )
 
 
-def test_an_evicted_leader_stands_back_until_it_may_lead_again(world: World) -> None:
+def test_an_evicted_leader_does_not_lead_until_it_may(world: World) -> None:
     evict = pb.OperateLeaderRequest(op=pb.OperateLeaderRequest.OP_EVICT)
     first = world.leader("m1", ttl=30.0)
     refused(lambda: world.ask.OperateLeader(evict), errors.master.EVICT_ALONE)

@@ -88,7 +88,7 @@ def test_second_signal_ends_it_at_once(master: Daemon, hooks: Hooks) -> None:
     assert ended == [128 + signal.SIGTERM]
 
 
-def test_wrong_configuration_is_told_in_one_line(tmp_path: Path) -> None:
+def test_wrong_configuration_is_reported_in_one_line(tmp_path: Path) -> None:
     config = tmp_path / "master.yaml"
     config.write_text("master-adr: 127.0.0.1:1\n")
     ended = subprocess.run(

@@ -87,7 +87,7 @@ def test_a_new_login_is_tried_before_it_is_stored(world: World) -> None:
     refused(lambda: _update(world), errors.master.BAD_REQUEST)
 
 
-def test_each_file_stands_for_itself_and_fixed_keys_are_refused(world: World) -> None:
+def test_each_file_succeeds_by_itself_and_fixed_keys_are_refused(world: World) -> None:
     world.leader()
     world.worker("w1")
     world.worker("w2")
@@ -198,7 +198,7 @@ def _status(world: World) -> pb.SourceSubTasks:
     return world.ask.QueryStatus(pb.QueryStatusRequest(name="t")).sources[0]
 
 
-def test_another_address_is_refused_while_shard_tables_wait_or_nobody_can_prove_it(world: World) -> None:
+def test_another_address_is_refused_while_shard_tables_wait_or_without_proof(world: World) -> None:
     world.leader()
     w1 = world.worker("w1")
     assert world.create("s1").result

@@ -67,7 +67,7 @@ def test_pause_and_resume_under_load(world: World) -> None:
     world.cluster.dmctl("stop-task", "pause")
 
 
-def test_stop_and_start_goes_on_from_the_checkpoint(world: World) -> None:
+def test_stop_and_start_continues_from_the_checkpoint(world: World) -> None:
     family = world.family("again")
     shards = family.create(500)
     with Writer(shards, seed=14) as writer:

@@ -81,6 +81,9 @@ def _history(found: Scrape, rows: int) -> None:
     assert found.sum("dm_snapshot_chunks_done", task="metrics") == found.sum("lightning_chunks", state="estimated")
     assert found.sum("lightning_tables", task="metrics", state="pending") == 0
     assert found.sum("dm_snapshot_eta_seconds", task="metrics") == 0
+    for cause in ("read", "write"):
+        assert found.sum("dm_snapshot_reader_seconds_total", task="metrics", cause=cause) > 0
+    assert found.sum("dm_snapshot_reader_seconds_total", task="metrics", cause="throttle") == 0
 
 
 def _changes(found: Scrape, wanted: Mapping[str, float]) -> None:

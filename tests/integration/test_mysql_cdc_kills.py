@@ -91,7 +91,14 @@ def _started(folder: Path, engine: str, options: dict[str, str], *, ends: bool) 
         return subprocess.Popen(
             [sys.executable, str(program), str(folder), json.dumps(options), "ends" if ends else "goes-on"],
             cwd=folder,
-            env={**os.environ, "PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": sys.executable},
+            env={
+                **os.environ,
+                "PYTHONPATH": str(ROOT),
+                "PYSPARK_PYTHON": sys.executable,
+                # A process that is killed leaves its temporary files.
+                "SPARK_LOCAL_DIRS": str(folder),
+                "JAVA_TOOL_OPTIONS": f"-Djava.io.tmpdir={folder}",
+            },
             start_new_session=True,
             stdout=log,
             stderr=log,

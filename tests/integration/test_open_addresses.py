@@ -103,7 +103,7 @@ def _has_ipv6() -> bool:
     return True
 
 
-def test_what_is_in_the_way_of_listening_is_told(etcd: Etcd, tmp_path: Path) -> None:
+def test_what_is_in_the_way_of_listening_is_reported(etcd: Etcd, tmp_path: Path) -> None:
     master = _daemon("master", etcd, tmp_path, "m1")
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))

@@ -250,7 +250,7 @@ def test_tables_swap_their_names_once(world: World) -> None:
     task.end()
 
 
-def test_nobody_guesses_whether_a_truncate_has_run(world: World) -> None:
+def test_it_is_not_guessed_whether_a_truncate_has_run(world: World) -> None:
     task = _Task(world, "said_truncate").start()
     task.target.execute(f"CREATE TABLE {task.name}_aside.k (id INT)")
     task.stand()

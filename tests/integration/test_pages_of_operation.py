@@ -56,7 +56,7 @@ def test_the_figures_to_watch(made: Orders) -> None:
     paths = [
         path for row in re.findall(r"^\| (`.*?) \|", section, re.MULTILINE) for path in re.findall("`([^`]+)`", row)
     ]
-    assert len(paths) == 9
+    assert len(paths) == 10
     answer = made.reader.command("dmctl query-status orders")
     assert answer is not None
     for source in cast("list[Json]", answer.json["sources"]):

@@ -69,8 +69,7 @@ class Queue:
 
     def begin(self) -> Run:
         """Start a run whose relay log has all statements."""
-        end = self.rig.position()
-        until(lambda: self.rig.relay.head().position.reaches(end), "the relay log has the statements")
+        self.rig.until_fetched()
         return self.rig.begin(self.rig.config, self.jobs)
 
     def same(self, run: Run, *names: str) -> None:

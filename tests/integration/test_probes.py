@@ -16,10 +16,10 @@ import pytest
 from grpc_health.v1 import health_pb2
 
 from shardmerge.proto import errors
-from tests.support.certificates import Authority
+from tests.support.certificates import Authority, end_of
 from tests.support.daemon import Daemon
 from tests.support.etcd import Etcd
-from tests.support.metrics import request, scrape
+from tests.support.metrics import parse, request, scrape
 from tests.support.wait import until
 
 _SERVING = health_pb2.HealthCheckResponse.SERVING
@@ -135,18 +135,28 @@ def test_with_tls_prometheus_shows_a_certificate(masters: list[Daemon], etcd: Et
     master.start()
     host, _, port = master.http.rpartition(":")
 
+    texts: list[str] = []
+
     def status(cert: str, key: str) -> int:
         context = ssl.create_default_context(cafile=authority.ca)
         context.load_cert_chain(cert, key)
         connection = HTTPSConnection(host, int(port), context=context, timeout=20)
         try:
             connection.request("GET", "/metrics")
-            return connection.getresponse().status
+            answer = connection.getresponse()
+            texts.append(answer.read().decode())
+            return answer.status
         except OSError:
             return 0
         finally:
             connection.close()
 
-    assert status(own.cert, own.key) == 200
+    def ends() -> dict[str, float]:
+        assert status(own.cert, own.key) == 200
+        found = parse(texts[-1]).of("dm_certificate_expiry_timestamp_seconds")
+        return {each.labels["use"]: each.value for each in found}
+
+    until(ends, "the certificates are read")
+    assert ends() == {"ca": end_of(own.ca), "own": end_of(own.cert)}, "not for etcd, which has no TLS here"
     assert status(prometheus.cert, prometheus.key) == 0, "its name is not allowed"
     assert _status(master, "/metrics") == 0, "plain text"

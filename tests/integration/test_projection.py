@@ -152,7 +152,7 @@ def test_no_result_is_an_error_and_never_null(item: str) -> None:
     assert not answer.rows
 
 
-def test_an_error_is_told_where_it_is_caught_alone() -> None:
+def test_an_error_is_reported_where_it_is_caught_alone() -> None:
     printed: list[logging.LogRecord] = []
 
     class Printed(logging.Handler):

@@ -180,7 +180,7 @@ def test_lanes_that_begin_know_what_is_held(rig: LaneRig) -> None:
     _end(rig, rig.replicate(2))
 
 
-def test_keys_that_change_wait_behind_both(rig: LaneRig) -> None:
+def test_keys_that_change_wait_for_both(rig: LaneRig) -> None:
     _strict(rig)
     run = rig.replicate(1)
     rig.source.execute("INSERT INTO shard_1.t VALUES (11, 'much too long')")

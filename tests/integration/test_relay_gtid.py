@@ -97,7 +97,7 @@ def test_it_begins_at_the_end_while_transactions_commit(servers: Servers) -> Non
     session.close()
 
 
-def test_it_goes_on_at_another_server_with_the_same_data(servers: Servers) -> None:
+def test_it_continues_at_another_server_with_the_same_data(servers: Servers) -> None:
     old, new = servers.server("old"), servers.server("new")
     new.execute(*["FLUSH BINARY LOGS"] * 3)
     create_table(old)
@@ -134,7 +134,7 @@ def test_it_goes_on_at_another_server_with_the_same_data(servers: Servers) -> No
     assert again.head().position.server != place.server
 
 
-def test_cut_connections_behind_a_switch_lose_and_repeat_nothing(servers: Servers) -> None:
+def test_cut_connections_after_a_switch_lose_and_repeat_nothing(servers: Servers) -> None:
     """Until the new server's next file the relay connects by GTID each time."""
     old, new = servers.server("old"), servers.server("new")
     create_table(old)
@@ -202,7 +202,7 @@ def test_back_and_forth_between_two_servers(servers: Servers) -> None:
     assert sorted(found) == sorted(gtids(written(pair[1])))
 
 
-def test_a_replica_that_is_behind_is_waited_for(servers: Servers) -> None:
+def test_a_replica_that_lags_is_waited_for(servers: Servers) -> None:
     old, new = servers.server("old"), servers.server("new")
     create_table(old)
     servers.follow(new, old)

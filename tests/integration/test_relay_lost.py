@@ -89,7 +89,7 @@ def _size(directory: Path) -> int:
     return total
 
 
-def test_a_relay_killed_at_any_time_goes_on_where_it_was(
+def test_a_relay_killed_at_any_time_continues_where_it_was(
     source: MariaDB, make_relay: MakeRelay, tmp_path: Path
 ) -> None:
     open_relay(source, tmp_path / "relay").ensure_from(START)
@@ -111,7 +111,7 @@ def test_a_relay_killed_at_any_time_goes_on_where_it_was(
     assert_same(relay, source)
 
 
-def test_a_full_disk_pauses_and_goes_on_by_itself(source: MariaDB, make_relay: MakeRelay, tmp_path: Path) -> None:
+def test_a_full_disk_pauses_and_continues_by_itself(source: MariaDB, make_relay: MakeRelay, tmp_path: Path) -> None:
     with small_disk(tmp_path / "small", 24) as disk:
         relay = make_relay(source, disk / "relay")
         relay.ensure_from(START)

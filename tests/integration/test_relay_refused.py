@@ -72,7 +72,7 @@ def test_a_purged_binlog_is_named_with_the_way_out(source: MariaDB, make_relay: 
     assert relay.locate(last, 300, StopSignal()) == relay.head().offset
 
 
-def test_a_position_behind_the_end_is_refused_by_the_source(source: MariaDB, make_relay: MakeRelay) -> None:
+def test_a_position_after_the_end_is_refused_by_the_source(source: MariaDB, make_relay: MakeRelay) -> None:
     relay = make_relay(source)
     relay.ensure_from(SourcePosition("mysql-bin.000001", 10_000_000))
     relay.start()

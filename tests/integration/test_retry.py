@@ -138,8 +138,14 @@ def _retried(run: Run, spec: ErrorSpec, errnos: set[int], attempt: int = 3) -> N
     until(lambda: "attempt" in unit.activity() or run.status().synced, "the phrase for the whole says it too")
 
 
-def _lock_waits(target: Database) -> bool:
-    return bool(target.query("SELECT 1 FROM information_schema.innodb_trx WHERE trx_state = 'LOCK WAIT'"))
+def _until_a_row_is_waited_for(target: Database) -> None:
+    """Wait until a transaction of the target waits for a row lock.
+
+    The server takes a new look at its transactions only when 0.1 s have passed since the last query of this table: with
+    more frequent queries the first answer remains (storage/innobase/trx/trx0i_s.cc, CACHE_MIN_IDLE_TIME).
+    """
+    statement = "SELECT 1 FROM information_schema.innodb_trx WHERE trx_state = 'LOCK WAIT'"
+    until(lambda: bool(target.query(statement)), "a lane waits for a row", every=0.3)
 
 
 @contextmanager
@@ -158,7 +164,7 @@ def _run(connection: Connection, statement: str) -> None:
         cursor.execute(statement)
 
 
-def test_a_row_that_somebody_locks(rig: LaneRig) -> None:
+def test_a_row_that_a_foreign_session_locks(rig: LaneRig) -> None:
     """1205: the server stops waiting."""
     run = _begin(rig)
     with _transaction(rig.target) as other:
@@ -185,7 +191,7 @@ def test_a_deadlock(rig: LaneRig) -> None:
             _run(other, f"INSERT INTO shard_1.heavy VALUES {rows}")
             _run(other, "SELECT * FROM shard_1.t FOR UPDATE")
             _change(rig, 51)
-            until(lambda: _lock_waits(rig.target), "a lane waits for a row")
+            _until_a_row_is_waited_for(rig.target)
             _run(other, "SELECT * FROM dm_meta.lane_checkpoint FOR UPDATE")
             _retried(run, errors.replicate.TARGET_CONFLICT, {ER.LOCK_DEADLOCK}, attempt=2)
         _finish(rig, run)
@@ -205,7 +211,7 @@ def test_a_connection_that_is_killed(rig: LaneRig) -> None:
         with _transaction(rig.target) as other:
             _run(other, "SELECT * FROM shard_1.t FOR UPDATE")
             _change(rig, 51)
-            until(lambda: _lock_waits(rig.target), "a lane waits for a row")
+            _until_a_row_is_waited_for(rig.target)
             rig.target.kill_threads(USER)
             _retried(run, errors.replicate.TARGET_LOST, {0, 1317, 1927, 2006, 2013}, attempt=2)
         _finish(rig, run)
@@ -220,7 +226,7 @@ def test_a_server_that_shuts_down(rig: LaneRig) -> None:
     other.begin()
     _run(other, "SELECT * FROM shard_1.t FOR UPDATE")
     _change(rig, 51)
-    until(lambda: _lock_waits(rig.target), "a lane waits for a row")
+    _until_a_row_is_waited_for(rig.target)
     rig.target.shut_down()
     other.close()
     _retried(run, errors.replicate.TARGET_LOST, {0, 1053, 1927, 2003, 2006, 2013})

@@ -78,7 +78,7 @@ def full_authentication(peer: Peer) -> None:
     ],
     ids=["clear", "old", "older", "sha256", "dialog", "caching_sha2"],
 )
-def test_a_password_is_told_nobody(behaviour: Behaviour) -> None:
+def test_a_password_is_not_sent(behaviour: Behaviour) -> None:
     with Rogue(behaviour) as rogue:
         error = refused(rogue, errors.worker.LOGIN_REFUSED)
     assert not error.spec.retryable
@@ -363,7 +363,7 @@ def test_an_event_has_an_end() -> None:
         dump.close()
 
 
-def test_an_error_is_told_in_part() -> None:
+def test_an_error_is_reported_in_part() -> None:
     text = b"\xff\x15\x04#28000" + b"x" * 60_000
     with Rogue(_after_greeting(lambda peer: peer.send(text))) as rogue:
         error = refused(rogue, errors.relay.ACCESS_DENIED)

@@ -19,7 +19,7 @@ import psutil
 import pytest
 from google.protobuf.descriptor import MethodDescriptor
 
-from shardmerge.proto import compare_pb2, master_pb2, relay_pb2, worker_pb2
+from shardmerge.proto import compare_pb2, etcd_keys, master_pb2, relay_pb2, worker_pb2
 from shardmerge.proto.common_pb2 import ErrorDetail
 from shardmerge.proto.rpc.coded_errors import ERROR_METADATA
 from tests.support.cluster import Cluster
@@ -71,8 +71,10 @@ def cluster(
 
 
 def _records(cluster: Cluster) -> dict[str, bytes]:
+    """Return all records but the samples of the history, which the leader takes by the clock."""
     with cluster.etcd.client() as client:
-        return {record.key: record.value for record in client.get_prefix("/").records}
+        found = {record.key: record.value for record in client.get_prefix("/").records}
+    return {key: value for key, value in found.items() if not key.startswith(etcd_keys.HISTORY_SAMPLES)}
 
 
 def _memory(daemon: Daemon) -> int:

@@ -206,7 +206,7 @@ def test_sessions(fresh: MariaDB) -> None:
 
 
 @pytest.mark.parametrize("side", list(Side))
-def test_sessions_see_and_write_every_row_whatever_the_server_says(fresh: MariaDB, side: Side) -> None:
+def test_sessions_see_and_write_every_row_with_any_setting_of_the_server(fresh: MariaDB, side: Side) -> None:
     odd = {"sql_select_limit": 5, "sql_safe_updates": 1, "max_join_size": 1, "unique_checks": 0, "sql_big_selects": 0}
     given = endpoint(fresh, session=tuple((name, str(value)) for name, value in odd.items()))
     asked = "SELECT @@sql_select_limit, @@sql_big_selects, @@unique_checks, @@sql_safe_updates"

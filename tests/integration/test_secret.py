@@ -88,6 +88,8 @@ def test_a_password_is_nowhere_to_be_read(servers: tuple[MariaDB, MariaDB], tmp_
         [part] = cluster.dmctl("query-status", "sealed").json["sources"]
         assert part["sourceStatus"]["result"]["code"] == errors.config.SECRET_KEY_MISSING.code
         assert says in part["subTaskStatus"][0]["waitingFor"]
+        [cause] = cluster.dmctl("why", "sealed").json["findings"]
+        assert (cause["id"], cause["names"]) == ("source-error", {"error": "secret-key-missing"})
         worker.terminate()
         worker.write_config()
         worker.start()

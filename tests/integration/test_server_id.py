@@ -148,7 +148,7 @@ def refused(ask: Callable[[], object], spec: errors.ErrorSpec) -> str:
     return caught.value.message
 
 
-def test_relays_that_would_choose_the_same_id_choose_different_ones_and_both_go_on(
+def test_relays_that_would_choose_the_same_id_choose_different_ones_and_both_continue(
     servers: Servers, client: Client, make_worker: Callable[..., Worker], tmp_path: Path
 ) -> None:
     server = servers.server("source")
@@ -285,7 +285,7 @@ def test_after_the_lease_was_lost_the_id_is_held_again_before_the_next_dump(
     assert list(held(client)) == [server_id]
 
 
-def test_an_id_that_somebody_took_meanwhile_is_not_taken_back(
+def test_an_id_that_another_replica_took_meanwhile_is_not_taken_back(
     client: Client, make_worker: Callable[..., Worker]
 ) -> None:
     first, second = make_worker("w1", "s1"), make_worker("w2", "s2")

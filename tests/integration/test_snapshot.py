@@ -207,7 +207,7 @@ def test_a_collision_of_two_shards_names_table_and_key(source: Database, target:
     assert count_rows(target, "merged.t") % 100 == 0
 
 
-def test_a_collision_in_a_further_unique_key_is_told(source: Database, target: Database, tmp_path: Path) -> None:
+def test_a_collision_in_a_further_unique_key_is_reported(source: Database, target: Database, tmp_path: Path) -> None:
     make_tables(
         source,
         "CREATE TABLE shard_1.t_1 (id BIGINT PRIMARY KEY, mail VARCHAR(40) NOT NULL UNIQUE)",

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Generator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 
 import pymysql
 import pytest
 
 from shardmerge.proto import errors
-from shardmerge.worker.core.mysql.connection import Endpoint
+from shardmerge.worker.core.mysql.connection import Endpoint, Side, server_info
 from shardmerge.worker.core.stop_signal import StopSignal
 from shardmerge.worker.snapshot.dispenser import Dispenser
 from shardmerge.worker.snapshot.limits.rate_limiter import ChunkSize, RateLimiter, RateLimits
 from shardmerge.worker.snapshot.limits.source_load import LoadLimits
-from shardmerge.worker.snapshot.load_monitor import LoadMonitor
+from shardmerge.worker.snapshot.load_monitor import LoadMonitor, read_load
 from shardmerge.worker.snapshot.progress import Progress
 from shardmerge.worker.snapshot.unit import SnapshotUnit
 from shardmerge.worker.unit.contract import Finished, Outcome, Stopped
@@ -140,6 +140,13 @@ STATEMENTS = {
 }
 
 
+def _lag(rig: Rig) -> int:
+    """Return the lag in seconds that the source reports; 0: none."""
+    with closing(rig.session(Side.SOURCE)) as session:
+        load = read_load(session, server_info(session), LoadLimits(replica_lag=1))
+    return max((lag for lag in load.replica_lags if lag is not None), default=0)
+
+
 def test_a_replica_that_lags(source: Database, target: Database, tmp_path: Path) -> None:
     """The source follows the target with a lag of an hour; then its replication stops; then it is no replica any
     more."""
@@ -149,9 +156,12 @@ def test_a_replica_that_lags(source: Database, target: Database, tmp_path: Path)
     with Rig(source, target, tmp_path, config) as rig:
         unit = rig.unit()
         try:
+            target.execute("DROP DATABASE IF EXISTS never_made")
             source.execute(change.format(port=target.port), start)
+            # A replica reports no lag at first: the copy would end before there is any.
+            until(lambda: _lag(rig) > 1, "the source has a lag")
             with running(unit) as outcome:
-                until(lambda: "the source lags" in unit.activity(), "it is told that it lags")
+                until(lambda: "the source has a lag of" in unit.activity(), "the unit reports the lag")
                 source.execute(halt)
                 until(
                     lambda: "replication is stopped" in unit.activity(), "the unit reports that replication is stopped"

@@ -185,7 +185,9 @@ def test_a_second_attempt_at_a_committed_chunk_loads_nothing(
         assert count_rows(target, "merged.t") == 600
 
 
-def test_a_stop_is_obeyed_while_somebody_holds_the_table(source: Database, target: Database, tmp_path: Path) -> None:
+def test_a_stop_is_obeyed_while_another_session_holds_the_table(
+    source: Database, target: Database, tmp_path: Path
+) -> None:
     shards = prepared(source, 300)
     with Rig(source, target, tmp_path, merging(target, threads=1, chunk_rows=100)) as rig:
         unit, stop, outcome = rig.unit(), StopSignal(), list[object]()

@@ -188,7 +188,7 @@ def test_a_stop_is_obeyed_while_the_source_is_frozen_under_the_planner(
 
 
 @pytest.mark.parametrize("limit", ["rows_per_second", "bytes_per_second"])
-def test_a_limit_holds_chunks_back_and_says_so(source: Database, target: Database, tmp_path: Path, limit: str) -> None:
+def test_a_limit_delays_chunks_and_is_reported(source: Database, target: Database, tmp_path: Path, limit: str) -> None:
     """With a limit of one row or byte a second, the second chunk would begin after four minutes."""
     source.execute("INSERT INTO shard.t SELECT seq, seq FROM shard.seq_3_to_500", "ANALYZE TABLE shard.t")
     config = subtask_config(target, threads=2, chunk_rows=250, **{limit: 1})

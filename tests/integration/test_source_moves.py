@@ -94,7 +94,7 @@ def test_another_login_in_the_middle_of_a_snapshot(replicated: Replicated) -> No
     assert replicated.update(source_yaml(SOURCE, source)).code == 0
 
 
-def test_a_paused_relay_stays_paused_whoever_has_the_source(replicated: Replicated) -> None:
+def test_a_paused_relay_stays_paused_at_another_worker(replicated: Replicated) -> None:
     """The pause lasts over the restart of its worker, and at a worker that has no relay log of the source."""
     cluster, source = replicated.cluster, replicated.old
     family = replicated.family("standing", source)

@@ -89,7 +89,7 @@ def test_everything_that_changes_live(replicated: Replicated) -> None:
     assert replicated.update(source_yaml(SOURCE, source)).code == 0
 
 
-def test_another_server_goes_on_by_gtid(replicated: Replicated) -> None:
+def test_another_server_is_followed_by_gtid(replicated: Replicated) -> None:
     cluster, old, new = replicated.cluster, replicated.old, replicated.new
     family, later = replicated.family("switched", old), replicated.family("switched", new)
     shards = family.create(2000)

@@ -81,7 +81,7 @@ def _failed(outcome: object) -> errors.ShardmergeError:
     return outcome.error
 
 
-def test_ends_at_a_place_and_goes_on_when_that_is_moved(source: Database, target: Database, tmp_path: Path) -> None:
+def test_ends_at_a_place_and_continues_when_that_is_moved(source: Database, target: Database, tmp_path: Path) -> None:
     make_tables(source, TABLE)
     begin = source.binlog_end()
     place = _insert(source, 1, 2, 3)
@@ -145,7 +145,7 @@ def test_waits_for_a_place_that_is_yet_to_come_and_survives_kills(
         assert int(str(at)) <= end[1] < int(str(at)) + size + 8, (last, at, end)
 
 
-def test_ends_behind_a_gtid_set(source: Database, target: Database, tmp_path: Path) -> None:
+def test_ends_after_a_gtid_set(source: Database, target: Database, tmp_path: Path) -> None:
     make_tables(source, TABLE)
     begin = source.binlog_end()
     _insert(source, 1, 2)

@@ -146,7 +146,7 @@ def test_every_write_of_a_deposed_leader_is_refused(store: Store, etcd: Etcd) ->
     assert etcd.get_prefix(etcd_keys.PREFIX) == before
 
 
-def test_every_write_stands_on_what_was_read(store: Store, etcd: Etcd) -> None:
+def test_every_write_requires_what_was_read(store: Store, etcd: Etcd) -> None:
     """Each transaction is refused after the records that it depends on have changed, and changes nothing."""
     state = _prepared(store)
     etcd.put(etcd_keys.source("s3"), b"{}")

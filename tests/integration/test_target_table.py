@@ -226,7 +226,7 @@ def test_a_target_without_transactions_is_refused(bench: Bench) -> None:
     assert not bench.ensure(bench.plan("t")).created
 
 
-def test_a_target_without_privileges_says_so_and_leaves_nothing(bench: Bench) -> None:
+def test_a_target_without_privileges_is_reported_and_leaves_nothing(bench: Bench) -> None:
     bench.server.execute(
         "CREATE TABLE s.t (id int PRIMARY KEY)",
         "CREATE OR REPLACE USER poor@'%' IDENTIFIED BY 'x'",
@@ -240,7 +240,7 @@ def test_a_target_without_privileges_says_so_and_leaves_nothing(bench: Bench) ->
     assert bench.server.query("SHOW DATABASES LIKE 'm'") == []
 
 
-def test_the_server_refusing_the_statement_is_told_with_it(bench: Bench) -> None:
+def test_the_server_refusing_the_statement_is_reported_with_it(bench: Bench) -> None:
     bench.server.execute("CREATE TABLE s.t (id int PRIMARY KEY, a varchar(760) COLLATE latin1_bin, KEY (a))")
     error = bench.refused(bench.plan("t", a=AddPrefix("x" * 66_000)))
     assert error.spec is errors.replicate.TARGET_CREATE_REFUSED

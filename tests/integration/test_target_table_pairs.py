@@ -177,7 +177,7 @@ def test_every_type_between_the_kinds_the_other_way(to_mysql: Crossing) -> None:
     assert {made["iz"][0], made["y"][0], made["b11"][0]} == {"int(8) unsigned zerofill", "year", "bit(11)"}
 
 
-def test_the_pre_check_says_which_collations_are_replaced(to_mariadb: Crossing) -> None:
+def test_the_pre_check_reports_which_collations_are_replaced(to_mariadb: Crossing) -> None:
     to_mariadb.source.execute(
         "CREATE TABLE s.t (id INT PRIMARY KEY, a VARCHAR(20), b TEXT CHARACTER SET latin1)",
         "CREATE TABLE s.u (id INT PRIMARY KEY, b TEXT CHARACTER SET latin1)",

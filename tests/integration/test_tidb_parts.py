@@ -5,6 +5,7 @@ A kill is an exception that no code catches, and a new session after it.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 
@@ -13,7 +14,13 @@ import pytest
 from shardmerge.proto import errors, failpoints
 from shardmerge.proto.errors import ShardmergeError
 from shardmerge.proto.failpoints import MadeToFail
-from shardmerge.worker.core.mysql.connection import Endpoint, Session, Side, connect
+from shardmerge.worker.core.mysql.connection import Endpoint, Session, Side, connect, send
+from shardmerge.worker.core.mysql.lock_waits import (
+    connection_number,
+    read_holders,
+    read_lock_wait,
+    row_locks_visible,
+)
 from shardmerge.worker.core.stop_signal import StopSignal
 from shardmerge.worker.core.table_plan import TargetTable
 from shardmerge.worker.ddl.execute.optimistic import STRICT
@@ -22,6 +29,7 @@ from shardmerge.worker.target.records import ddl_progress, divided_statements, s
 from shardmerge.worker.target.records.schema import ensure_meta
 from tests.support.database import Database
 from tests.support.tidb import TiDB
+from tests.support.wait import until
 
 META, TASK, FIRST, SECOND, LOCK = "dm_meta", "task", "mysql-01", "mysql-02", "g1"
 TARGET = TargetTable("shop", "orders")
@@ -195,3 +203,23 @@ def test_nothing_is_recorded_when_the_first_part_is_refused(server: Database) ->
     assert refused.value.spec is errors.ddl.DDL_REFUSED
     with _session(server) as session:
         assert not ddl_progress.has_begun_statement(session, META, TASK, FIRST)
+
+
+def test_the_holder_of_a_row_lock(server: Database) -> None:
+    _new_table(server)
+    with _session(server) as holder, _session(server) as waiter, _session(server) as reader:
+        send(holder, b"START TRANSACTION")
+        send(holder, b"UPDATE shop.orders SET a = 5 WHERE id = 1")
+        number = connection_number(waiter)
+        thread = threading.Thread(target=send, args=(waiter, b"UPDATE shop.orders SET a = a + 1 WHERE id = 1"))
+        thread.start()
+        try:
+            wait = until(lambda: read_lock_wait(reader, number, []), "the wait is seen", 60)
+        finally:
+            send(holder, b"ROLLBACK")
+            thread.join()
+        assert row_locks_visible(reader)
+        assert (wait.kind, wait.table, wait.holders) == ("row lock", "`shop`.`orders`", (connection_number(holder),))
+        [found] = read_holders(reader, wait.holders)
+        assert (found.connection, found.user, found.command) == (wait.holders[0], server.user, "Sleep")
+        assert read_lock_wait(reader, number, []) is None

@@ -7,6 +7,7 @@ import ssl
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -60,6 +61,22 @@ def reachable_ports(daemon: Daemon) -> set[str]:
     return found
 
 
+def expiring(cluster: Cluster) -> set[tuple[str, str]]:
+    """Return the members, and the sources of the task, that have a warning of a certificate."""
+    found: set[tuple[str, str]] = set()
+    status: Any = cluster.dmctl("query-status", "tls").json
+    members: Any = cluster.dmctl("list-member").json
+    groups = [("source", each["sourceStatus"]["source"], each["sourceStatus"]) for each in status["sources"]]
+    groups += [(kind, each["name"], each) for kind in ("master", "worker") for each in members[f"{kind}s"]]
+    for kind, name, group in groups:
+        for warning in group["warnings"]:
+            assert warning["name"] == "certificate-expiring", warning
+            assert "cluster.pem) ends at " in warning["message"]
+            assert "PRIVATE KEY" not in str(warning)
+            found.add((kind, name))
+    return found
+
+
 def test_a_task_by_tls(
     make_server: Callable[..., MariaDB], make_cluster: Callable[..., Cluster], tmp_path: Path
 ) -> None:
@@ -104,12 +121,16 @@ def test_a_task_by_tls(
         # New certificates replace the old ones: both daemons present them, as servers and as clients.
         pids = [daemon.pid for daemon in cluster.daemons]
         [before] = cluster.wait_replicating("tls").values()
-        authority.issue("cluster", CLUSTER)
+        assert expiring(cluster) == set()
+        authority.issue("cluster", CLUSTER, days=5)
         for daemon in (worker, master):
             until(lambda: serial_at(daemon.address, files) == serial_of(files.cert), "it shows the new one")  # noqa: B023
         cluster.dmctl("query-status", "tls")
         [after] = cluster.wait_replicating("tls").values()
         assert after.raw["epoch"] == before.raw["epoch"], "connections that were made stay"
+        # Both daemons report that they end soon. The leader asks workers every 10 seconds.
+        everywhere = {("source", "mysql-01"), ("worker", worker.name), ("master", master.name)}
+        until(lambda: expiring(cluster) == everywhere, "warnings of certificates", 60)
 
         # Certificates of a new authority, in two steps: all processes trust it before any of them presents its
         # certificates.

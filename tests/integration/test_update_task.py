@@ -144,7 +144,7 @@ def test_settings_change_and_fixed_keys_do_not(world: World) -> None:
     cluster.dmctl("stop-task", "sets")
 
 
-def test_the_others_go_on_while_a_table_is_copied(world: World) -> None:
+def test_the_others_continue_while_a_table_is_copied(world: World) -> None:
     family = world.family("beside", tables=2)
     shards = family.create(300)
     cluster = world.cluster

@@ -81,7 +81,7 @@ def test_each_row_is_in_one_chunk_where_its_key_is_placed(server: MariaDB, colum
 
 
 @pytest.mark.parametrize("name", ["uuid", "behind a number", "before a number"])
-def test_rows_that_mariadb_does_not_find_again_are_told(server: MariaDB, name: str) -> None:
+def test_rows_that_mariadb_does_not_find_again_are_reported(server: MariaDB, name: str) -> None:
     """With random bytes, the server shows for one row in sixteen a UUID by which it does not find the row."""
     columns, values = TABLES[name]
     plan = filled(server, columns, values.replace(_UUID, "UNHEX(MD5(seq))"))

@@ -120,7 +120,7 @@ def test_while_spark_starts_in_its_jvm(rig: Rig) -> None:
     assert b"listening" not in worker.log.read_bytes()
 
 
-def test_spark_master_that_nobody_serves(rig: Rig) -> None:
+def test_spark_master_at_which_no_process_listens(rig: Rig) -> None:
     worker = rig.begin(spark_master=f"spark://127.0.0.1:{free_port()}")
     until(lambda: _says(worker, _IS_IN_JVM), "Spark looks for its master")
     rig.end(worker)

@@ -11,6 +11,7 @@ import grpc
 from shardmerge.proto import common_pb2
 from shardmerge.proto import master_pb2 as pb
 from shardmerge.proto.common_pb2 import ErrorDetail
+from shardmerge.proto.diagnostics_pb2 import DiagnosticsRequest
 from shardmerge.proto.errors import ShardmergeError
 from shardmerge.proto.master_pb2_grpc import MasterServicer, add_MasterServicer_to_server
 from shardmerge.proto.rpc.server import listen, make_server
@@ -123,8 +124,23 @@ class CannedMaster(MasterServicer):
     def OperateRelay(self, request: pb.OperateRelayRequest, context: grpc.ServicerContext) -> Any:
         return self._next("OperateRelay", request)
 
+    def History(self, request: pb.HistoryRequest, context: grpc.ServicerContext) -> Any:
+        return self._next("History", request)
+
+    def Diagnose(self, request: pb.DiagnoseRequest, context: grpc.ServicerContext) -> Any:
+        return self._next("Diagnose", request)
+
+    def Overview(self, request: pb.OverviewRequest, context: grpc.ServicerContext) -> Any:
+        return self._next("Overview", request)
+
     def ListMember(self, request: pb.ListMemberRequest, context: grpc.ServicerContext) -> Any:
         return self._next("ListMember", request)
+
+    def Diagnostics(self, request: DiagnosticsRequest, context: grpc.ServicerContext) -> Any:
+        return self._next("Diagnostics", request)
+
+    def CollectDiagnostics(self, request: DiagnosticsRequest, context: grpc.ServicerContext) -> Any:
+        return iter(self._next("CollectDiagnostics", request))
 
 
 # --- answers
@@ -179,7 +195,7 @@ def loading(
 
 
 def unknown_progress(why: str) -> SyncStatus:
-    """Return the status of a subtask of which it is not known how far it is behind."""
+    """Return the status of a subtask whose lag is not known."""
     status = syncing(synced=False)
     status.unknown = why
     for name in ("bytes_behind", "lag_ms", "oldest_ms", "seconds_behind_master"):

@@ -63,6 +63,11 @@ def serial_of(path: str) -> int:
     return x509.load_pem_x509_certificate(Path(path).read_bytes()).serial_number
 
 
+def end_of(path: str) -> float:
+    """Return the end of the certificate, in Unix seconds."""
+    return x509.load_pem_x509_certificate(Path(path).read_bytes()).not_valid_after_utc.timestamp()
+
+
 def _about(issuer: x509.Name, subject: x509.Name, key: ec.EllipticCurvePublicKey, days: int) -> x509.CertificateBuilder:
     now = datetime.datetime.now(datetime.UTC)
     return (

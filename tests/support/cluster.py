@@ -313,7 +313,7 @@ class Cluster:
         """Run `dmctl start-task` with a task file of this text; its name is taken from the text."""
         match = re.search(r"^name:\s*\"?([\w-]+)", text, re.MULTILINE)
         assert match, "the task has no name"
-        self._sources_of[match.group(1)] = frozenset(re.findall(r"^\s*- source-id:\s*\"?([\w-]+)", text, re.MULTILINE))
+        self._sources_of[match.group(1)] = frozenset(re.findall(r"\bsource-id:\s*\"?([\w-]+)", text))
         self.dmctl("start-task", self.write(f"{match.group(1)}.task.yaml", text), *options)
 
     # -- status

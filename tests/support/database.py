@@ -67,8 +67,9 @@ class Database(Server):
 
     @property
     def is_plain(self) -> bool:
-        """Return whether it has only the options, and the time zone, that every server of its kind has."""
-        return self.options == self.plain_options and os.environ.get("TZ") == _ZONE
+        """Return whether it has only the options, the environment and the time zone that every server of its kind
+        has."""
+        return self.options == self.plain_options and not self.environment and os.environ.get("TZ") == _ZONE
 
     @property
     def plain_options(self) -> tuple[str, ...]:

@@ -16,6 +16,8 @@ from tests.support.daemon import Daemon
 from tests.support.ports import free_port
 from tests.support.server import Server
 
+Sample = tuple[float, float]
+
 RULES = Path(__file__).resolve().parents[2] / "deploy" / "prometheus" / "shardmerge.rules.yml"
 
 
@@ -29,8 +31,9 @@ class Alert:
 
 
 def quick(rules: str) -> str:
-    """The rules with a second for each minute of `for`, and a minute for each hour: a test cannot wait for so long.
-    Windows and limits stay."""
+    """The rules with a second for each minute of `for` and of a lock's age, and a minute for each hour: a test cannot
+    wait for so long. Windows and other limits stay."""
+    rules = re.sub(r"(dm_ddl_lock_age_seconds\) > )(\d+)", lambda found: f"{found[1]}{int(found[2]) / 60:g}", rules)
     return re.sub(r"(?m)^(\s+for: \d+)([mh])$", lambda found: found[1] + {"m": "s", "h": "m"}[found[2]], rules)
 
 
@@ -85,6 +88,29 @@ class Prometheus(Server):
     def value(self, expression: str) -> list[Any]:
         """The result of an instant query."""
         return self._get(f"query?{urllib.parse.urlencode({'query': expression})}")["result"]
+
+    def number(self, expression: str) -> float:
+        """The value of the only series of an instant query."""
+        [found] = self.value(expression)
+        return float(found["value"][1])
+
+    def ranges(self, expression: str, begin: float, end: float, step: float) -> list[Any]:
+        """The result of a range query."""
+        query = urllib.parse.urlencode({"query": expression, "start": begin, "end": end, "step": step})
+        return self._get(f"query_range?{query}")["result"]
+
+    def samples(self, series: str, seconds: float = 3600.0) -> dict[tuple[tuple[str, str], ...], list[Sample]]:
+        """The raw samples of the last seconds, by the labels of their series: (Unix time of the scrape, value)."""
+        return {
+            tuple(sorted(found["metric"].items())): [(float(at), float(value)) for at, value in found["values"]]
+            for found in self.value(f"{series}[{round(seconds * 1000)}ms]")
+        }
+
+    def values(self, series: str, seconds: float) -> list[Sample]:
+        """The raw samples of the last seconds of one series; [] without one."""
+        found = list(self.samples(series, seconds).values())
+        assert len(found) <= 1, found
+        return found[0] if found else []
 
     def _get(self, path: str) -> Any:
         with urllib.request.urlopen(f"http://{self._address}/api/v1/{path}", timeout=30) as answer:

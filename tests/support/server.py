@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tests.support.loan import LentProcess, Loan
@@ -23,6 +24,8 @@ class Server(ABC):
         self._process: subprocess.Popen[bytes] | LentProcess | None = None
         self._loan: Loan | None = None
         self._given_back = False
+        self.environment: Mapping[str, str] = {}
+        """Further variables of the process that :meth:`start` launches."""
 
     @abstractmethod
     def start(self) -> Server:
@@ -34,7 +37,8 @@ class Server(ABC):
     def _launch(self, name: str, command: Sequence[str]) -> None:
         assert not self._given_back, f"{name} was borrowed and is given back: shut_down() ends it for a while"
         with (self.directory / "server.log").open("ab") as log:
-            self._process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
+            environment = {**os.environ, **self.environment}
+            self._process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True, env=environment)
         until(lambda: self._lives(name) and self._answers(), f"{name} answers (see {self.directory}/server.log)")
 
     def _lives(self, name: str) -> bool:

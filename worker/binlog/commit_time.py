@@ -5,8 +5,9 @@ MySQL 8 writes the commit's microseconds into the GTID event (sql/log_event.h, G
 whole seconds: there the time at which the relay received the transaction's end is more exact, as long as it is
 within that second; if the relay lags behind, or reads its log again after a restart, the header's second is used.
 
-A commit is never later than its receipt: if the source's clock is ahead, the lag is not negative. A source's clock
-that is behind cannot be distinguished from a transaction that arrived late: it shows as lag.
+All times are of the source's clock: the time of receipt is the worker's plus the measured difference of the clocks
+(worker/relay/clock_offset.py). A commit is never later than its receipt: small differences of the clocks that are not
+corrected make no lag negative.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ def exact_time(gtid_event: bytes) -> float:
 
 
 def estimated_time(exact: float, timestamp: int, received: float) -> float:
-    """Unix seconds of a commit. ``timestamp``: of its last event's header; ``exact`` and ``received``: 0.0 if unknown.
+    """Unix seconds of a commit. ``timestamp``: of its last event's header; ``exact`` and ``received``: 0.0 if unknown;
+    all by the source's clock.
 
     Pure; see the module's docstring.
     """

@@ -3,15 +3,30 @@
 from __future__ import annotations
 
 import threading
+import time
+import weakref
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 
 import grpc
 
 from shardmerge.proto import common_pb2, compare_pb2_grpc, errors, relay_pb2
 from shardmerge.proto import compare_pb2 as pb
 from shardmerge.worker.core.stop_signal import StopSignal
+from shardmerge.worker.daemon.metrics.compares import Compared
+from shardmerge.worker.daemon.metrics.figures import CompareFigures
 from shardmerge.worker.daemon.subtask.subtask import SubTask
 from shardmerge.worker.verify.compare.comparison import Comparison
+
+
+@dataclass(frozen=True, slots=True)
+class _Result:
+    """Of the complete comparisons of ``subtask``, while that exists."""
+
+    subtask: weakref.ref[SubTask]
+    source: str
+    compared: Compared
+    figures: CompareFigures
 
 
 class CompareService(compare_pb2_grpc.WorkerCompareServicer, compare_pb2_grpc.CompareDeskServicer):
@@ -21,6 +36,7 @@ class CompareService(compare_pb2_grpc.WorkerCompareServicer, compare_pb2_grpc.Co
         self._find = find
         self._lock = threading.Lock()
         self._running: dict[str, Comparison] = {}
+        self._results: dict[str, _Result] = {}  # by task
 
     def CompareSubTask(self, request: pb.CompareRequest, context: grpc.ServicerContext) -> Iterator[pb.CompareFrame]:
         """Raises BAD_REQUEST, NOT_REPLICATING, ALREADY_RUNNING."""
@@ -51,16 +67,37 @@ class CompareService(compare_pb2_grpc.WorkerCompareServicer, compare_pb2_grpc.Co
             self._running[running.identity] = running
         try:
             if context.add_callback(stop.set):
-                yield from running.frames()
+                for frame in running.frames():
+                    if frame.HasField("end"):
+                        self._keep(subtask, request, frame.end)
+                    yield frame
         finally:
             stop.set()
             with self._lock:
                 del self._running[running.identity]
 
-    def compares(self, task: str) -> bool:
-        """Whether the task's rows of the worker's source are being compared now."""
+    def figures(self, task: str) -> CompareFigures:
+        """The comparisons of a task's rows of the worker's source, for metrics."""
         with self._lock:
-            return any(each.task == task for each in self._running.values())
+            is_running = any(each.task == task for each in self._running.values())
+            result = self._results.get(task)
+        # Another task of the name of one that was stopped has no result.
+        if result is None or result.subtask() is not self._find(task, result.source):
+            return CompareFigures(is_running)
+        return replace(result.figures, is_running=is_running)
+
+    def _keep(self, subtask: SubTask, request: pb.CompareRequest, end: pb.CompareEnd) -> None:
+        """Keep the result of a comparison, if it is complete."""
+        if end.HasField("error"):
+            return
+        with self._lock:
+            self._results = {task: each for task, each in self._results.items() if each.subtask() is not None}
+            known = self._results.get(request.task)
+            before = known.compared if known is not None and known.subtask() is subtask else Compared()
+            compared = before.after(request, end.tables, time.time())
+            # The sums over all tables are made once, not at each scrape.
+            result = _Result(weakref.ref(subtask), request.sources[0], compared, compared.figures())
+            self._results[request.task] = result
 
     def TakeWork(self, request: pb.TakeWorkRequest, context: grpc.ServicerContext) -> pb.CompareWork:
         running = self._of(request.who)

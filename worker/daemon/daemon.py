@@ -7,10 +7,15 @@ subtasks to the state that they describe. A lost lease stops the lanes until etc
 from __future__ import annotations
 
 import threading
+import time
+from contextlib import suppress
 from pathlib import Path
+
+import psutil
 
 from shardmerge.proto import (
     compare_pb2_grpc,
+    diagnostics_pb2,
     errors,
     etcd_keys,
     failpoints,
@@ -22,19 +27,31 @@ from shardmerge.proto import (
 from shardmerge.proto.config.daemon.daemon_file import shown
 from shardmerge.proto.config.daemon.model import WorkerFile
 from shardmerge.proto.config.daemon.tls import etcd_tls_of
+from shardmerge.proto.diagnostics.self_report import SelfReport
 from shardmerge.proto.errors import ShardmergeError
 from shardmerge.proto.etcd import Etcd, Snapshot
 from shardmerge.proto.http.loops import LoopAges
 from shardmerge.proto.http.server import HttpEndpoint, started_endpoint
 from shardmerge.proto.log import get_logger
+from shardmerge.proto.rpc.admission import RunningCalls
 from shardmerge.proto.rpc.coded_errors import error_to_proto
 from shardmerge.proto.rpc.limits import WORKER
 from shardmerge.proto.rpc.server import Serving, listen, make_server
+from shardmerge.proto.task_history.recorder import Recorder
 from shardmerge.proto.tls.diagnose import log_diagnosis
 from shardmerge.proto.tls.process import of_process
+from shardmerge.proto.tracing.operation import Operation
+from shardmerge.proto.warnings.certificates import CertificateFile, files_of_daemon
+from shardmerge.worker.core import seen_servers
 from shardmerge.worker.core.spark.runner import SparkRunner
 from shardmerge.worker.daemon.compare_service import CompareService
+from shardmerge.worker.daemon.diagnosis.diagnose import diagnose
+from shardmerge.worker.daemon.diagnosis.target_look import TargetLooker
 from shardmerge.worker.daemon.etcd_locks import EtcdLockClient
+from shardmerge.worker.daemon.forecast.certificates import files_of_source
+from shardmerge.worker.daemon.forecast.figures import NO_FORECAST
+from shardmerge.worker.daemon.forecast.warnings import warnings_of
+from shardmerge.worker.daemon.forecast.worker_watch import WorkerWatch
 from shardmerge.worker.daemon.orphaned_logs import OrphanedLogs
 from shardmerge.worker.daemon.probes import WorkerProbes
 from shardmerge.worker.daemon.registration import Registration
@@ -51,6 +68,7 @@ log = get_logger()
 
 _LEASE_POLL_SECONDS = 0.2
 _ETCD_PAUSE_SECONDS = 1.0
+_HISTORY_SECONDS = 2.0
 _RECONCILE, _LEASE_GUARD = "reconcile", "lease-guard"
 _SERVICES = ("shardmerge.v1.Worker", "shardmerge.v1.Relay", "shardmerge.v1.WorkerCompare", "shardmerge.v1.CompareDesk")
 
@@ -63,20 +81,26 @@ class Daemon:
         self._config = config
         self._spark = spark
         self._stop = stop
-        self._task_service = TaskService(self._relay)
         self._serving = Serving()
+        calls = RunningCalls()
         self._server = make_server(
-            _SERVICES, "dm-worker", WORKER, reflect=config.grpc_reflection, serving=self._serving
+            _SERVICES, "dm-worker", WORKER, reflect=config.grpc_reflection, serving=self._serving, calls=calls
         )
         self._etcd = Etcd(config.etcd, tls=etcd_tls_of(config))
         self._registration = Registration(
             self._etcd, config.name, config.advertise_addr, float(config.keepalive_ttl), shown(config)
         )
+        self._history = Recorder(self._etcd, f"worker {config.name}", self._registration.incarnation)
+        self._task_service = TaskService(self._relay, self._history)
         self._shards = EtcdLockClient(self._etcd)
         self._orphaned_logs = OrphanedLogs(Path(config.relay_dir), config.name)
         self._comparisons = CompareService(self._subtask)
+        self._looker = TargetLooker()
         self._loops = LoopAges()
-        self._probes = WorkerProbes(config, self._registration, spark, self._loops, stop)
+        self._watch = WorkerWatch(spark.heap, self._certificates)
+        self._probes = WorkerProbes(config, self._registration, spark, self._loops, stop, self._watch.current)
+        probes = self._probes.probes(lambda: self._runner, self._comparisons.figures)
+        self._self_report = SelfReport(config.name, probes, calls, _servers, self._programs)
         self._http: HttpEndpoint | None = None
         self._runner: SourceRunner | None = None
         self._refused: tuple[str, ShardmergeError] | None = None  # a source that is bound and cannot be begun, and why
@@ -92,11 +116,14 @@ class Daemon:
         # Probes and metrics answer as soon as the gRPC port does.
         self._http = started_endpoint(
             self._config.http_address,
-            self._probes.probes(lambda: self._runner, self._comparisons.compares),
+            self._probes.probes(lambda: self._runner, self._comparisons.figures),
             is_default=self._config.http_is_default,
         )
         listen(self._server, self._config.worker_addr)
         self._server.start()
+        self._self_report.start(self._stop)
+        self._history.start()
+        self._watch.start()
         threading.Thread(target=self._guard_lease, name="lease-guard", daemon=True).start()
         threading.Thread(target=self._orphaned_logs.follow, args=(self._stop,), name="left-logs", daemon=True).start()
         log.info("listening", address=self._config.worker_addr, spark_ui=self._spark.ui_url)
@@ -132,12 +159,14 @@ class Daemon:
         budget = float(self._config.drain_seconds)
         self._loops.ended(_RECONCILE)
         log.info("draining", seconds=budget)
+        self._watch.stop()
         if self._runner is not None and not self._runner.stop(budget):
             log.warning("subtasks did not end within the drain budget", seconds=budget)
         self._registration.resign()
         self._server.stop(grace=1.0).wait()
         if self._http is not None:
             self._http.stop()
+        self._history.end(_HISTORY_SECONDS)
         self._etcd.close()
 
     # --- calls of the services
@@ -164,6 +193,47 @@ class Daemon:
             relay, subtasks = runner.status(task)
             answer.relay.CopyFrom(relay)
             answer.subtasks.extend(subtasks)
+        forecast = NO_FORECAST if runner is None else runner.forecast()
+        answer.clock = time.time()
+        answer.warnings.extend(warnings_of(self._watch.current(), answer.source, forecast, answer.clock))
+        return answer
+
+    def diagnose(
+        self, request: worker_pb2.WorkerDiagnoseRequest, is_over: threading.Event
+    ) -> worker_pb2.WorkerDiagnoseResponse:
+        refused = self._refused
+        if refused is not None and refused[0] == request.source:
+            return worker_pb2.WorkerDiagnoseResponse(status=self.report(request.task))
+        runner = self._bound(request.source)
+        subtask = runner.subtask(request.task)
+        if subtask is None:
+            return worker_pb2.WorkerDiagnoseResponse(status=self.report(request.task))
+        target = subtask.config.target
+        second, use = diagnose(
+            lambda: runner.sample(subtask, is_compared=self._comparisons.figures(request.task).is_running),
+            lambda lanes, tables: self._looker.begin(target, lanes, tables),
+            request.seconds,
+            is_over,
+        )
+        spark = self._spark
+        use.spark.total_slots, use.spark.free_slots, use.spark.lost = spark.total_slots, spark.free_slots, spark.lost
+        status = self.report(request.task)
+        del status.subtasks[:]
+        status.subtasks.append(second.status)
+        return worker_pb2.WorkerDiagnoseResponse(status=status, use=use)
+
+    def overview(self) -> worker_pb2.WorkerOverviewResponse:
+        answer = worker_pb2.WorkerOverviewResponse()
+        runner, refused = self._runner, self._refused
+        if refused is not None:
+            answer.source = refused[0]
+            answer.source_error.CopyFrom(error_to_proto(refused[1]))
+        if runner is not None:
+            answer.source = runner.config.source_id
+            error = runner.source_error()
+            if error is not None:
+                answer.source_error.CopyFrom(error_to_proto(error))
+            answer.subtasks.extend(runner.overview())
         return answer
 
     def view(self, task: str, source: str) -> WorkerView:
@@ -183,6 +253,23 @@ class Daemon:
 
     def relay_needs(self, source: str) -> worker_pb2.RelayNeedsResponse:
         return self._bound(source).relay_needs()
+
+    def diagnostics(self) -> diagnostics_pb2.DaemonDiagnostics:
+        return self._self_report.report()
+
+    def _programs(self) -> dict[str, str]:
+        """The JVM's file, whose path usually names its version: a question to the JVM could wait."""
+        pid = self._spark.jvm_pid
+        if pid is not None:
+            with suppress(psutil.Error):
+                return {"java": psutil.Process(pid).exe()}
+        return {}
+
+    def _certificates(self) -> tuple[CertificateFile, ...]:
+        """Those of the worker, its source and the targets of its tasks."""
+        runner, tls = self._runner, of_process()
+        own = files_of_daemon(None if tls is None else tls.files, etcd_tls_of(self._config))
+        return own if runner is None else (*own, *files_of_source(runner.config, runner.task_configs()))
 
     def _bound(self, source: str) -> SourceRunner:
         runner = self._runner
@@ -260,6 +347,7 @@ class Daemon:
                 self._registration,
                 lambda: self._registration.alive,
                 self._shards,
+                self._history,
                 relay_paused=source.relay_paused,
             )
         except ShardmergeError as error:
@@ -275,6 +363,13 @@ class Daemon:
         return None
 
 
+def _servers() -> list[diagnostics_pb2.SeenServer]:
+    return [
+        diagnostics_pb2.SeenServer(side=each.side, address=each.address, version=each.version, at=each.at)
+        for each in seen_servers.OF_PROCESS.logins()
+    ]
+
+
 def _source(snapshot: Snapshot, source_id: str) -> state_pb2.SourceRecord | None:
     wanted = etcd_keys.source(source_id)
     for record in snapshot.records:
@@ -286,6 +381,7 @@ def _source(snapshot: Snapshot, source_id: str) -> state_pb2.SourceRecord | None
 def _decisions(snapshot: Snapshot, source_id: str) -> dict[str, Decision]:
     """The source's subtasks by task name."""
     found: dict[str, Decision] = {}
+    operations = _operations(snapshot)
     for record in snapshot.records:
         if (
             record.key.startswith(etcd_keys.SUBTASKS)
@@ -299,5 +395,19 @@ def _decisions(snapshot: Snapshot, source_id: str) -> dict[str, Decision]:
                 subtask.update_token,
                 record.mod_revision,
                 tuple(subtask.binlog_ops),
+                operations.get(subtask.config.task),
             )
+    return found
+
+
+def _operations(snapshot: Snapshot) -> dict[str, Operation]:
+    """The last command of each task. One that cannot be read matters to no task."""
+    found: dict[str, Operation] = {}
+    for record in snapshot.records:
+        if record.key.startswith(etcd_keys.OPERATIONS):
+            with suppress(ShardmergeError):
+                command = etcd_keys.decode(state_pb2.OperationRecord, record.value, record.key)
+                if command.id:
+                    [task] = etcd_keys.names(record.key, etcd_keys.OPERATIONS)
+                    found[task] = Operation(command.id, command.span)
     return found

@@ -20,11 +20,14 @@ from shardmerge.proto.config.daemon.spark import MASTER, refused_connect
 from shardmerge.proto.config.daemon.tls import etcd_tls_of, tls_of
 from shardmerge.proto.config.daemon_flags import flag_names, flags_of, given_flags, with_two_dashes
 from shardmerge.proto.config.secrets.key_file import key_file
+from shardmerge.proto.diagnostics import recent_lines
 from shardmerge.proto.errors import ShardmergeError
 from shardmerge.proto.log import get_logger
 from shardmerge.proto.networks import Networks
 from shardmerge.proto.process.termination import call_on_termination
 from shardmerge.proto.tls.process import use_in_daemon
+from shardmerge.proto.tracing.otel import check_installed, otel_tracer
+from shardmerge.proto.tracing.spans import end_tracing, use_tracer
 from shardmerge.worker.binlog.decoder_probe import ProbeTask
 from shardmerge.worker.core.spark.runner import SparkRunner, TaskFailed
 from shardmerge.worker.core.spark.scratch_dir import ScratchDir
@@ -52,11 +55,13 @@ def command(path: Path | None, **flags: str | None) -> None:
     try:
         given = load_daemon(WorkerFile, path, given_flags(flags))
         config = given.model
-        logs.configure("dm-worker", config.log_level, config.log_format, config.log_file)
+        logs.configure("dm-worker", config.log_level, config.log_format, config.log_file, recent_lines.OF_PROCESS)
         key = key_file(config.secret_key_path, os.environ)
         secret.use(key.path, may_be_missing=key.is_default)
         networks.use(Networks.of(config.allowed_networks))
         allowed_modules.use(config.transform_modules)
+        if config.trace_endpoint:
+            check_installed()
     except ShardmergeError as error:
         _fail(error, _EXIT_CONFIG)
     for note in given.notes:
@@ -121,6 +126,9 @@ def _serve(config: WorkerFile, stop: threading.Event) -> bool:
         spark = unless_stopped(begin_spark, stop, float(config.drain_seconds))
         if spark is None:
             return False
+        if config.trace_endpoint:
+            use_tracer(otel_tracer(config.trace_endpoint, "dm-worker", config.name))
+            started.callback(end_tracing)
         daemon = Daemon(config, spark, stop)
         started.callback(daemon.close)
         daemon.start()

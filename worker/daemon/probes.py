@@ -16,10 +16,11 @@ from shardmerge.proto.http.probes import Probes, Readiness
 from shardmerge.proto.metrics import own_both
 from shardmerge.proto.metrics.family import Sample
 from shardmerge.proto.metrics.process import ProcessReader
-from shardmerge.proto.metrics.tables import PerTable
+from shardmerge.proto.metrics.tables import PerTable, Shares
 from shardmerge.worker.core.spark.runner import SparkRunner
-from shardmerge.worker.daemon.metrics.collect import worker_samples
-from shardmerge.worker.daemon.metrics.figures import SparkFigures, WorkerFigures
+from shardmerge.worker.daemon.forecast.figures import WorkerForecast
+from shardmerge.worker.daemon.metrics.collect import table_shares, worker_samples
+from shardmerge.worker.daemon.metrics.figures import CompareFigures, SparkFigures, WorkerFigures
 from shardmerge.worker.daemon.registration import Registration
 from shardmerge.worker.daemon.source.source_runner import SourceRunner
 
@@ -36,22 +37,26 @@ class WorkerProbes:
         spark: SparkRunner,
         loops: LoopAges,
         stop: threading.Event,
+        forecast: Callable[[], WorkerForecast],
     ) -> None:
         self._name = config.name
         self._per_table = PerTable(config.metrics_per_table)
+        self._shares: Shares = {}
+        self._shares_lock = threading.Lock()
         self._registration = registration
         self._spark = spark
         self._loops = loops
         self._stop = stop
+        self._forecast = forecast
         self._version = version("shardmerge")
         self._process = ProcessReader(_DAEMON, self._version)
 
-    def probes(self, runner: Callable[[], SourceRunner | None], compares: Callable[[str], bool]) -> Probes:
-        """``runner``: of the bound source; ``compares``: whether a task is being compared now."""
+    def probes(self, runner: Callable[[], SourceRunner | None], comparisons: Callable[[str], CompareFigures]) -> Probes:
+        """``runner``: of the bound source; ``comparisons``: of a task."""
         return Probes(
             _DAEMON,
             self._version,
-            lambda: self._samples(runner(), compares),
+            lambda: self._samples(runner(), comparisons),
             self._loops.ages,
             self.readiness,
             roles=("worker",),
@@ -66,12 +71,15 @@ class WorkerProbes:
         }
         return Readiness(tuple(phrase for phrase, is_missing in checks.items() if is_missing))
 
-    def _samples(self, runner: SourceRunner | None, compares: Callable[[str], bool]) -> list[Sample]:
+    def _samples(self, runner: SourceRunner | None, comparisons: Callable[[str], CompareFigures]) -> list[Sample]:
         began = time.monotonic()
-        found = list(worker_samples(self._figures(runner, compares), self._per_table))
+        figures = self._figures(runner, comparisons)
+        with self._shares_lock:
+            shares = self._shares = table_shares(figures, self._shares, self._per_table)
+        found = list(worker_samples(figures, shares))
         return [*found, own_both.COLLECT_SECONDS.sample(time.monotonic() - began)]
 
-    def _figures(self, runner: SourceRunner | None, compares: Callable[[str], bool]) -> WorkerFigures:
+    def _figures(self, runner: SourceRunner | None, comparisons: Callable[[str], CompareFigures]) -> WorkerFigures:
         is_ready = self.readiness("").is_ready
         return WorkerFigures(
             self._name,
@@ -79,7 +87,8 @@ class WorkerProbes:
             self._process.read(self._registration.lease_left, self._loops.ages(), is_ready=is_ready),
             self._registration.alive,
             self._spark_figures(),
-            None if runner is None else runner.figures(compares),
+            None if runner is None else runner.figures(comparisons),
+            self._forecast(),
         )
 
     def _spark_figures(self) -> SparkFigures:

@@ -15,9 +15,11 @@ import grpc
 from shardmerge.proto import errors, relay_pb2, relay_pb2_grpc
 from shardmerge.proto.errors import ShardmergeError
 from shardmerge.proto.rpc.coded_errors import error_to_proto
+from shardmerge.proto.task_history.event import NO_HISTORY, History
 from shardmerge.worker.core.position import RelayOffset, SourcePosition
 from shardmerge.worker.core.stop_signal import StopSignal
 from shardmerge.worker.core.stream import Stream
+from shardmerge.worker.daemon.lane_retries import LaneRetries
 from shardmerge.worker.ddl.decide.routed_statements import short_text, tables_text
 from shardmerge.worker.relay.model import AtHead, AtStatement, BlockData, BlockPlace, ReachedUntil, Statement
 from shardmerge.worker.relay.relay import Relay
@@ -38,8 +40,9 @@ _MOST_ROWS_BYTES = (1 << 30) + (64 << 20)
 class TaskService(relay_pb2_grpc.RelayServicer):
     """The service; one per worker. ``relay``: the bound source's present relay, None while the worker is free."""
 
-    def __init__(self, relay: Callable[[], Relay | None]) -> None:
+    def __init__(self, relay: Callable[[], Relay | None], history: History = NO_HISTORY) -> None:
         self._relay = relay
+        self._retries = LaneRetries(history)
         self._lock = threading.Lock()
         self._large = threading.Lock()
         self._replicates: dict[tuple[str, Stream], RunningReplicate] = {}
@@ -263,7 +266,12 @@ class TaskService(relay_pb2_grpc.RelayServicer):
         if running is not None:
             self._check_place(request)
             self.totals.add(request)
-        return relay_pb2.ReportAck(stop=running is None or running.coordinator.report(request))
+            self._retries.observe(request)
+        relay = self._relay_of(request.who)
+        return relay_pb2.ReportAck(
+            stop=running is None or running.coordinator.report(request),
+            source_ahead=0.0 if relay is None else relay.clock_offset.correction,
+        )
 
     def _check_place(self, report: relay_pb2.LaneReport) -> None:
         """Raises PLACE_REFUSED for a place beyond the relay log: the relay log is purged up to the committed places."""

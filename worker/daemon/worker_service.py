@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from typing import Protocol
 
 import grpc
 from google.protobuf.message import Message
 
-from shardmerge.proto import errors, worker_pb2, worker_pb2_grpc
+from shardmerge.proto import diagnostics_pb2, errors, worker_pb2, worker_pb2_grpc
 from shardmerge.proto.config_pb2 import SourceConfig, SubTaskConfig
 from shardmerge.proto.errors import ShardmergeError
 from shardmerge.proto.escaped_text import escaped
@@ -43,6 +44,15 @@ class DaemonOperations(Protocol):
 
     def report(self, task: str) -> worker_pb2.WorkerStatusResponse: ...
 
+    def diagnose(
+        self, request: worker_pb2.WorkerDiagnoseRequest, is_over: threading.Event
+    ) -> worker_pb2.WorkerDiagnoseResponse:
+        """Takes seconds, or until ``is_over``; has no figures if the subtask has not begun. Raises NOT_BOUND for
+        another source than its own."""
+        ...
+
+    def overview(self) -> worker_pb2.WorkerOverviewResponse: ...
+
     def view(self, task: str, source: str) -> WorkerView:
         """The state of the worker for a pre-check of this subtask."""
         ...
@@ -61,6 +71,10 @@ class DaemonOperations(Protocol):
 
     def relay_needs(self, source: str) -> worker_pb2.RelayNeedsResponse:
         """Raises NOT_BOUND for another source than its own, and errors of the relay log."""
+        ...
+
+    def diagnostics(self) -> diagnostics_pb2.DaemonDiagnostics:
+        """What the worker knows of itself, from memory."""
         ...
 
 
@@ -217,3 +231,21 @@ class WorkerService(worker_pb2_grpc.WorkerServicer):
         endpoint = Endpoint.from_proto(getattr(request.source, "from"))
         check_reach(request.source.source_id, endpoint, SourcePosition.from_proto(request.needed))
         return worker_pb2.CheckMoveResponse()
+
+    def Diagnostics(
+        self, request: diagnostics_pb2.DiagnosticsRequest, context: grpc.ServicerContext
+    ) -> diagnostics_pb2.DaemonDiagnostics:
+        return self._daemon.diagnostics()
+
+    def Diagnose(
+        self, request: worker_pb2.WorkerDiagnoseRequest, context: grpc.ServicerContext
+    ) -> worker_pb2.WorkerDiagnoseResponse:
+        is_over = threading.Event()
+        if not context.add_callback(is_over.set):
+            is_over.set()
+        return self._daemon.diagnose(request, is_over)
+
+    def Overview(
+        self, request: worker_pb2.WorkerOverviewRequest, context: grpc.ServicerContext
+    ) -> worker_pb2.WorkerOverviewResponse:
+        return self._daemon.overview()

@@ -24,6 +24,7 @@ from shardmerge.worker.core.mysql.show_create import CreateStatement
 from shardmerge.worker.core.position import RelayOffset
 from shardmerge.worker.core.stop_signal import StopSignal
 from shardmerge.worker.core.stream import Stream
+from shardmerge.worker.core.table_plan import TargetTable
 from shardmerge.worker.ddl.decide.actions import Action, Alter, DdlContext, ShardTarget, removed_by, shard_numbers
 from shardmerge.worker.ddl.decide.barrier_state import BarrierChanges, StreamTables
 from shardmerge.worker.ddl.decide.cascade_guard import changes_cascades
@@ -45,6 +46,7 @@ from shardmerge.worker.ddl.join_ahead import JoinAhead, adds_columns
 from shardmerge.worker.ddl.locks.parked_queue import ParkedQueue
 from shardmerge.worker.ddl.online.classify import OnlineContext, classify, with_renamed_away
 from shardmerge.worker.ddl.online.follow import EffectiveStatement, OnlineChanges
+from shardmerge.worker.ddl.outcome import ActedOn, outcome_of
 from shardmerge.worker.ddl.park_ahead import park_ahead
 from shardmerge.worker.ddl.sql.dialect import Dialect
 from shardmerge.worker.ddl.sql.statement import AlterTable, CreateTable, Ddl
@@ -134,6 +136,7 @@ class StatementDriver:
         self._waits_for = ""
         self._known = KnownStructures()
         self._following = FollowingStatements(context, ops, copied_until, self._known, self._set_waiting)
+        self._acted_on = ActedOn()  # of the present statement
         self.tables = tables
 
     def ops(self) -> tuple[BinlogOp, ...]:
@@ -163,6 +166,7 @@ class StatementDriver:
         Raises the ddl.* errors, FENCED, the rules' and the target's coded errors.
         """
         began = time.monotonic()
+        self._acted_on = ActedOn()
         context, (_, task, source) = self._context, self._context.who
         queried = context.relay.read_query_event(statement)
         override = override_for(context, self._ops, statement)
@@ -215,6 +219,8 @@ class StatementDriver:
             by_operator=override is not None,
             parked=len(changes.parked),
         )
+        if statement_context is not None:
+            context.on_ddl(outcome_of(statement, self._acted_on, override, len(changes.parked), self._routed_target))
         return self.tables
 
     # --- parts
@@ -263,6 +269,7 @@ class StatementDriver:
         if override is not None:
             actions = actions_with_override(override, meant.ddl, meant.statement, scene)
             self._check_held(actions, meant.statement, met.session)
+            self._acted_on = ActedOn(actions)
             actor = self._executor(met, meant, removed_by(actions))
             apply_override(override, actions, actor)
             actor.check_targets()
@@ -277,6 +284,7 @@ class StatementDriver:
             raise unknown_statement_error(self._context, met.statement)
         self._check_held((*actions, *passed_over), meant.statement, met.session)
         self._check_copied(actions, meant)
+        self._acted_on = ActedOn(actions, passed_over)
         actor = self._executor(met if actions else replace(met, override=_NOT_AT_TARGET), meant, removed_by(actions))
         apply_override(_NOT_AT_TARGET, passed_over, actor)
         is_mariadb = met.queried.is_mariadb
@@ -457,6 +465,10 @@ class StatementDriver:
             self._known.canonical,
             self._known.parked,
         )
+
+    def _routed_target(self, name: TableName) -> TargetTable | None:
+        route = self._context.rules.route(*name)
+        return None if route is None else TargetTable(route.target_schema, route.target_table)
 
     def _set_waiting(self, waits_for: str) -> None:
         self._waits_for = waits_for

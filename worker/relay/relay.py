@@ -12,6 +12,7 @@ from shardmerge.proto.common_pb2 import Stage
 from shardmerge.proto.errors import ShardmergeError
 from shardmerge.worker.core.mysql.connection import Endpoint
 from shardmerge.worker.core.position import RelayOffset, SourcePosition
+from shardmerge.worker.relay.clock_offset import ClockOffset
 from shardmerge.worker.relay.fetch.fetch_counts import NOTHING_FETCHED, FetchCounts, FetchFigures
 from shardmerge.worker.relay.fetch.fetcher import Fetcher, FetcherState
 from shardmerge.worker.relay.fetch.server_change import Proof, prove
@@ -57,7 +58,9 @@ class Relay(LogReader):
         server_id: ServerIdOf,
         purge: PurgePolicy,
         segment_bytes: int = SEGMENT_BYTES,
+        clock_offset: ClockOffset | None = None,
     ) -> None:
+        """``clock_offset``: of the source; None: its clock is the worker's."""
         super().__init__(RelayLog(directory, source_id, segment_bytes))
         self.flavor = flavor
         self._endpoint = endpoint
@@ -68,6 +71,7 @@ class Relay(LogReader):
         self._start_policy = StartPolicy(self._log, self._retention.needed, self.failure)
         self._paused = False
         self._counts = FetchCounts()
+        self.clock_offset = clock_offset if clock_offset is not None else ClockOffset(0.0)
 
     def start(self) -> None:
         """Start to fetch, or fetch again after a permanent error. Does nothing while running or paused."""
@@ -80,7 +84,7 @@ class Relay(LogReader):
                     return
                 self._start_policy.remember_stranding()
                 self._fetcher.stop()
-            self._fetcher = Fetcher(self._log, self._endpoint, self._server_id, self._counts)
+            self._fetcher = Fetcher(self._log, self._endpoint, self._server_id, self._counts, self.clock_offset)
             self._fetcher.start()
             self._retention.start()
 
@@ -193,6 +197,10 @@ class Relay(LogReader):
     def purge_now(self) -> list[int]:
         """See :meth:`shardmerge.worker.relay.retention.Retention.purge_now`."""
         return self._retention.purge_now()
+
+    def purgeable_bytes(self) -> int:
+        """See :meth:`shardmerge.worker.relay.retention.Retention.purgeable_bytes`."""
+        return self._retention.purgeable_bytes()
 
     def purge_before(self, file: str, relay_id: str = "") -> Purged:
         """See :meth:`shardmerge.worker.relay.retention.Retention.purge_before`."""

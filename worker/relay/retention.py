@@ -98,6 +98,15 @@ class Retention:
             self._logger.info("relay log purged", segments=gone, needed=str(needed))
         return gone
 
+    def purgeable_bytes(self) -> int:
+        """Bytes of the closed segments that a purge may remove when space is short. Raises errors of the provider."""
+        if not self._purge.remain_space_gib:
+            return 0
+        needed = self._needed()
+        keep = None if needed is None else self._log.floor(needed.segment)
+        closed = [(segment.number, segment.end.byte) for segment in self._log.segments() if segment.end is not None]
+        return sum(size for number, size in closed if keep is None or number < keep)
+
     def purge_before(self, file: str, relay_id: str = "") -> Purged:
         """Remove everything before binlog ``file`` of the current server, by whole segments, never a needed one.
 

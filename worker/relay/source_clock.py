@@ -22,16 +22,20 @@ from shardmerge.worker.core.mysql.connection import (
     server_info,
     to_coded,
 )
+from shardmerge.worker.core.mysql.server_clock import ClockReading
 from shardmerge.worker.core.position import SourcePosition
 from shardmerge.worker.core.stop_signal import StopSignal
-from shardmerge.worker.relay.binlog_retention import read_retention
+from shardmerge.worker.relay.binlog_retention import BinlogFile, BinlogLimits, read_files, read_limits
+from shardmerge.worker.relay.clock_offset import ClockOffset
 
 log = get_logger()
 
 _CLOCK_SECONDS = 1.0
 _CLOCK_ANSWER_SECONDS = 10.0
 _OLD_SECONDS = 15.0
-_RETENTION_SECONDS = 60.0
+_LIMITS_SECONDS = 5.0
+_FILES_SECONDS = 60.0
+_CLOCK_OLD_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +48,25 @@ class SourceEnd:
 
 
 NO_END = SourceEnd(SourcePosition("", 0), 0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class SourceReading:
+    """What was last read from a source. ``age``: seconds since its end was read. ``limits``: None: not read yet.
+    ``files``: of its binlog, ``files_age`` seconds ago, only for a source that limits their size. ``clock``: compared
+    with the worker's, the most exact reading of the last minute; None: there is none."""
+
+    end: SourceEnd = NO_END
+    age: float = 0.0
+    limits: BinlogLimits | None = None
+    files: tuple[BinlogFile, ...] = ()
+    clock: ClockReading | None = None
+    files_age: float = 0.0
+
+    @property
+    def now(self) -> float:
+        """The source's clock, in Unix seconds."""
+        return self.end.since + self.age
 
 
 class SourceClock(Protocol):
@@ -66,13 +89,18 @@ class PollingClock:
     """Reads the end of the source's binlog once a second; see
     :class:`shardmerge.worker.relay.source_clock.SourceClock`."""
 
-    def __init__(self, endpoint: Endpoint, source_id: str) -> None:
+    def __init__(self, endpoint: Endpoint, source_id: str, offset: ClockOffset | None = None) -> None:
+        """``offset``: gets the readings of the source's clock."""
         self._endpoint = endpoint
         self._source_id = source_id
         self._end = NO_END
         self._read_at = time.monotonic()
-        self._retention: float | None = None
-        self._retention_read_at: float | None = None
+        self._limits: BinlogLimits | None = None
+        self._limits_read_at: float | None = None
+        self._files: tuple[BinlogFile, ...] = ()
+        self._files_read_at: float | None = None
+        self._offset = offset if offset is not None else ClockOffset()
+        self._round_trip: float | None = None
         self._error: ShardmergeError | None = None
         self._stop = StopSignal()
         self._thread = threading.Thread(target=self._run, name="source-clock", daemon=True)
@@ -84,9 +112,17 @@ class PollingClock:
     def end(self) -> SourceEnd:
         return self._end
 
-    def retention(self) -> float | None:
-        """Seconds after which the source deletes a binlog file, as last read; None: not known, or there is no limit."""
-        return self._retention
+    def reading(self) -> SourceReading:
+        """What was last read; a clock that has not been read for a minute has no reading."""
+        now = time.monotonic()
+        end, age, files_read_at = self._end, now - self._read_at, self._files_read_at
+        clock = self._offset.reading if end.position.file and age < _CLOCK_OLD_SECONDS else None
+        files_age = 0.0 if files_read_at is None else now - files_read_at
+        return SourceReading(end, age, self._limits, self._files, clock, files_age)
+
+    def round_trip(self) -> float | None:
+        """Seconds that the source's last answer took; None: there is none that is not out of date."""
+        return None if self.unknown() else self._round_trip
 
     def unknown(self) -> str:
         error, silence = self._error, time.monotonic() - self._read_at
@@ -110,10 +146,15 @@ class PollingClock:
                         self._endpoint, Side.SOURCE, name=self._source_id, read_timeout=_CLOCK_ANSWER_SECONDS
                     )
                     info = server_info(session)
+                before, asked_at = time.time(), time.monotonic()
                 since = server_clock.now(session)
+                read_at = time.monotonic()
+                self._round_trip = read_at - asked_at
+                clock = server_clock.compared(self._source_id, since, before, before + self._round_trip)
                 self._end = SourceEnd(current_position(session, info), since)
-                self._read_at, self._error = time.monotonic(), None
-                self._read_retention(session)
+                self._read_at, self._error = read_at, None
+                self._offset.add(clock)
+                self._read_limits(session)
             except pymysql.MySQLError as error:
                 self._failed(to_coded(error, self._endpoint, Side.SOURCE, self._source_id))
                 session = None
@@ -124,12 +165,17 @@ class PollingClock:
         if session is not None:
             session.close()
 
-    def _read_retention(self, session: Session) -> None:
-        """Once a minute: an operator may change the setting."""
+    def _read_limits(self, session: Session) -> None:
+        """Again and again: an operator may change them. The files are of interest only if their size is limited."""
         now = time.monotonic()
-        if self._retention_read_at is None or now - self._retention_read_at >= _RETENTION_SECONDS:
-            self._retention_read_at = now
-            self._retention = read_retention(session)
+        if self._limits_read_at is None or now - self._limits_read_at >= _LIMITS_SECONDS:
+            self._limits_read_at = now
+            self._limits = read_limits(session)
+        if self._limits is None or self._limits.size is None:
+            self._files = ()
+        elif self._files_read_at is None or now - self._files_read_at >= _FILES_SECONDS:
+            self._files = read_files(session)
+            self._files_read_at = now
 
     def _failed(self, error: ShardmergeError) -> None:
         self._error = error

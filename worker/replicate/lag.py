@@ -1,7 +1,8 @@
 """Computes how far lanes are behind, in time. Pure, except for the samples in :class:`SourceProgress`.
 
-Clocks: commit times are the source's (see worker/binlog/commit_time.py), times of applying are the lanes'. If the
-clocks differ by more than the network's latency, the difference appears as lag; no value here is ever below zero.
+Clocks: commit times are the source's (see worker/binlog/commit_time.py), times of applying are the lanes'. The measured
+difference of the source's and the worker's clocks is taken into account (worker/relay/clock_offset.py). A difference
+below 0.1 s, and one between the worker and a lane on another machine, appear as lag. No value here is ever below zero.
 """
 
 from __future__ import annotations
@@ -13,11 +14,14 @@ from dataclasses import dataclass
 from shardmerge.worker.core.position import SourcePosition
 
 _RECENT_SECONDS = 10.0
+_KEEPS_UP_SECONDS = 1.0
+_LEAST_SECONDS = 0.001
 
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """A lane's last transaction with rows: commit at the source, commit at the target, in Unix seconds."""
+    """A lane's last transaction with rows: commit at the source, commit at the target, in Unix seconds of the source's
+    clock."""
 
     committed: float
     applied: float
@@ -35,7 +39,7 @@ def worst_lag_ms(lanes: Iterable[Applied]) -> float:
 
 
 def age_ms(now: float, next_commit_time: float | None, applied_commit_time: float) -> float:
-    """Age of a transaction that is not applied yet.
+    """Age of a transaction that is not applied yet. ``now``: by the source's clock.
 
     ``next_commit_time``: its commit time, maybe rounded down to a second; None: there is none. ``applied_commit_time``:
     commit time of the one before it, which cannot be later.
@@ -46,26 +50,29 @@ def age_ms(now: float, next_commit_time: float | None, applied_commit_time: floa
 
 
 class CatchUp:
-    """Estimates when a subtask has caught up, from samples of how many bytes it is behind. Not thread-safe."""
+    """Estimates when a subtask has caught up, from samples of the bytes that it has not applied. Not thread-safe."""
 
     def __init__(self, seconds: float = 30.0) -> None:
         """``seconds``: over how long the speed is measured."""
         self._seconds = seconds
-        self._samples: deque[tuple[float, int]] = deque()
+        self._samples: deque[tuple[float, int, int]] = deque()
+        self._applied = 0
 
-    def add(self, at: float, bytes_behind: int) -> None:
-        """Record that it was ``bytes_behind`` at the time ``at``."""
-        self._samples.append((at, bytes_behind))
+    def add(self, at: float, bytes_behind: int, applied: int = 0) -> None:
+        """Record that it was ``bytes_behind`` at the time ``at``. ``applied``: bytes since the sample before."""
+        self._applied += applied
+        self._samples.append((at, bytes_behind, self._applied))
         while len(self._samples) > 2 and at - self._samples[1][0] >= self._seconds:
             self._samples.popleft()
 
     def remaining_seconds(self) -> float | None:
-        """Seconds until it has caught up; None: unknown, or it falls further behind."""
+        """Seconds until it has caught up; None: unknown, or its lag grows."""
         if not self._samples:
             return None
-        (since, before), (at, behind) = self._samples[0], self._samples[-1]
-        if behind == 0:
-            return 0.0
+        (since, before, applied), (at, behind, applied_now) = self._samples[0], self._samples[-1]
+        if behind <= (applied_now - applied) / max(at - since, _LEAST_SECONDS) * _KEEPS_UP_SECONDS:
+            # It keeps up: the rest is what is on its way, from whose changes the speed is not known.
+            return behind / max(applied_now - applied, 1) * (at - since) if behind else 0.0
         return behind * (at - since) / (before - behind) if before > behind else None
 
 

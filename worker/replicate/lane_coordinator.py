@@ -13,12 +13,13 @@ from dataclasses import dataclass, field
 
 from shardmerge.proto import errors, relay_pb2
 from shardmerge.proto.errors import ShardmergeError
+from shardmerge.proto.tracing.spans import begin_span
 from shardmerge.worker.core.position import RelayOffset
 from shardmerge.worker.core.stop_signal import StopSignal
 from shardmerge.worker.core.stream import Stream
 from shardmerge.worker.relay.model import Statement
 from shardmerge.worker.replicate.alignment import AlignmentPoint
-from shardmerge.worker.replicate.stream_limit import StreamLimit
+from shardmerge.worker.replicate.bounds.stream_limit import StreamLimit
 
 _WATCH_SECONDS = 1.0
 _SILENCE_SECONDS = 120.0  # a busy machine may need most of a minute to start a Python process
@@ -130,6 +131,7 @@ class LaneCoordinator:
         self._reached: BarrierPlace | None = None
         self._resumed: dict[int, bytes] = {}
         self._event: Event | None = None
+        self._starting = {lane: begin_span("lane start", task=task, source=source) for lane in range(lanes)}
         stop.call_when_set(self._wake)
 
     def report(self, report: relay_pb2.LaneReport) -> bool:
@@ -140,10 +142,17 @@ class LaneCoordinator:
         if report.HasField("failed"):
             self.lane_gone(report.who.index)
             return True
+        if heard.report is None:
+            self._first_report(report.who.index)
         with self._lock:
             heard.add(report, time.monotonic())
             self._check_barrier()
         return self.stop.is_set
+
+    def _first_report(self, lane: int) -> None:
+        starting = self._starting.pop(lane, None)
+        if starting is not None:
+            starting.end()
 
     def barrier(self, place: BarrierPlace) -> int:
         """Record that a stream waits at ``place``; returns the barrier's number, the same for every lane."""

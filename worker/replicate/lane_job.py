@@ -19,13 +19,13 @@ from shardmerge.worker.ddl.decide.stream_statements import StreamStatements
 from shardmerge.worker.ddl.driver import StatementDriver
 from shardmerge.worker.relay.model import Statement
 from shardmerge.worker.replicate.alignment import AlignedLanes, AlignmentPoint, StreamRole
+from shardmerge.worker.replicate.bounds.stream_limit import StreamLimit
 from shardmerge.worker.replicate.lane.lane import LaneTask
 from shardmerge.worker.replicate.lane.lane_change import LaneChange, LanePlans, LaterPlan
 from shardmerge.worker.replicate.lane.lane_spec import LaneSpec, LaneStart
 from shardmerge.worker.replicate.lane_coordinator import BarrierPlace, Event, LaneCoordinator, LaneGone, Refused
 from shardmerge.worker.replicate.lane_shares import LaneShares
 from shardmerge.worker.replicate.running import LaneRegistry, RunningReplicate
-from shardmerge.worker.replicate.stream_limit import StreamLimit
 from shardmerge.worker.rules import Rules
 from shardmerge.worker.rules.table_scope import TableScope
 from shardmerge.worker.rules.table_window import TableWindow, edges_of

@@ -22,10 +22,11 @@ _SHOWN_CHARACTERS = 80
 
 @dataclass(frozen=True, slots=True)
 class StatusInputs:
-    """The values from which the status is computed, at Unix time ``now``, ``elapsed`` seconds after the lanes' start.
+    """The values from which the status is computed, ``elapsed`` seconds after the lanes' start.
 
-    ``source_end``: the end of the source's binlog, as last seen. ``unfetched_since``: Unix time at which an end after
-    ``head`` was first seen there, None: there is none. ``bytes_behind`` and ``next_commit_time``: of the relay log,
+    ``now``: Unix time of the source's clock, which is ``source_ahead`` seconds ahead of the lanes'. ``source_end``: the
+    end of the source's binlog, as last seen. ``unfetched_seconds``: since when an end after ``head`` has been seen
+    there, None: there is none. ``bytes_behind`` and ``next_commit_time``: of the relay log,
     from an offset on (see Relay.bytes_between and Relay.next_commit_time). ``source_unknown``: why ``head`` and
     ``source_end`` may be out of date, "": they are not. ``target_waits``: what a lane's statement at the target waits
     for, "": not known.
@@ -35,10 +36,11 @@ class StatusInputs:
     elapsed: float
     head: Head
     source_end: SourcePosition
-    unfetched_since: float | None
+    unfetched_seconds: float | None
     bytes_behind: Callable[[RelayOffset], int]
     next_commit_time: Callable[[RelayOffset], float | None]
     source_unknown: str = ""
+    source_ahead: float = 0.0
     target_waits: Callable[[int], str] = lambda lane: ""
 
 
@@ -53,8 +55,8 @@ def sync_status(lanes: Sequence[LaneView], around: StatusInputs, held_keys: int 
     caught_up = known and around.head.position.reaches(around.source_end)
     total = sum(report.rows for report in reports)
     oldest = max((lane.oldest_ms for lane in made), default=0.0)
-    if around.unfetched_since is not None:
-        oldest = max(oldest, (around.now - around.unfetched_since) * 1000)
+    if around.unfetched_seconds is not None:
+        oldest = max(oldest, around.unfetched_seconds * 1000)
     status = worker_pb2.SyncStatus(
         total_rows=total,
         total_rps=round(total / max(around.elapsed, 0.001)),
@@ -72,9 +74,7 @@ def sync_status(lanes: Sequence[LaneView], around: StatusInputs, held_keys: int 
             around.head.position, around.source_end
         )
         status.lag_ms = worst_lag_ms(
-            Applied(view.report.commit_time, view.report.applied_time)
-            for view in lanes
-            if view.report is not None and _is_recent(view)
+            _applied(view.report, around) for view in lanes if view.report is not None and _is_recent(view)
         )
         status.oldest_ms = oldest
         status.seconds_behind_master = oldest / 1000
@@ -88,7 +88,7 @@ def sync_status(lanes: Sequence[LaneView], around: StatusInputs, held_keys: int 
 
 
 def without_progress(status: worker_pb2.SyncStatus, why: str) -> worker_pb2.SyncStatus:
-    """``status`` as it is when nobody applies changes: it is not known any more how far the subtask is behind."""
+    """``status`` as it is when no lane applies changes: the lag of the subtask is not known any more."""
     status.unknown = why
     status.synced = False
     for name in ("bytes_behind", "lag_ms", "oldest_ms", "seconds_behind_master", "recent_rps"):
@@ -177,7 +177,7 @@ def _lane(view: LaneView, around: StatusInputs) -> worker_pb2.LaneStatus:
     status.rows = report.rows
     status.recent_rps = round(view.recent_rps)
     if _is_recent(view) and not status.unknown:
-        status.lag_ms = Applied(report.commit_time, report.applied_time).lag_ms
+        status.lag_ms = _applied(report, around).lag_ms
     status.phase_seconds = report.phase_seconds + view.silent_seconds
     if at is not None:
         status.committed.CopyFrom(at.to_proto())
@@ -188,6 +188,10 @@ def _lane(view: LaneView, around: StatusInputs) -> worker_pb2.LaneStatus:
         status.attempt = report.attempt
         status.error.CopyFrom(report.retrying)
     return status
+
+
+def _applied(report: LaneReport, around: StatusInputs) -> Applied:
+    return Applied(report.commit_time, report.applied_time and report.applied_time + around.source_ahead)
 
 
 def _unknown(view: LaneView) -> str:

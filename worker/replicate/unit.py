@@ -25,6 +25,8 @@ from shardmerge.worker.ddl.decide.growing_tables import plans_before
 from shardmerge.worker.ddl.driver import StatementDriver
 from shardmerge.worker.relay.relay import Relay
 from shardmerge.worker.replicate.alignment import MAIN_ROLE, AlignedLanes, StreamRole
+from shardmerge.worker.replicate.bounds.stop_point import StopSearch
+from shardmerge.worker.replicate.bounds.stream_limit import StreamLimit
 from shardmerge.worker.replicate.held_count import HeldCount
 from shardmerge.worker.replicate.lag import CatchUp, SourceProgress, unfetched_bytes
 from shardmerge.worker.replicate.lane.lane_change import LaterPlan
@@ -33,8 +35,6 @@ from shardmerge.worker.replicate.lane_coordinator import LaneCoordinator, LaneVi
 from shardmerge.worker.replicate.lane_job import LaneGroup, LaneJob, later_plans
 from shardmerge.worker.replicate.running import LaneRegistry
 from shardmerge.worker.replicate.status import StatusInputs, lanes_activity, sync_status
-from shardmerge.worker.replicate.stop_point import StopSearch
-from shardmerge.worker.replicate.stream_limit import StreamLimit
 from shardmerge.worker.replicate.watermark_recorder import WatermarkRecorder
 from shardmerge.worker.rules import Rules
 from shardmerge.worker.snapshot.handover import Handover
@@ -141,6 +141,7 @@ class ReplicateUnit:
         self._source_progress = SourceProgress()
         self._progress_lock = threading.Lock()
         self._catch_up = CatchUp()
+        self._sampled: RelayOffset | None = None
         self._has_wanted_plans = False
         self._held_count = HeldCount(context, self._newly_held)
         self._aligned = AlignedLanes()
@@ -274,12 +275,14 @@ class ReplicateUnit:
             )
         relay = self._context.relay
         head = relay.head()
+        ahead = relay.clock_offset.correction
         around = StatusInputs(
-            now=time.time(),
+            now=time.time() + ahead,
+            source_ahead=ahead,
             elapsed=time.monotonic() - coordinator.started_at,
             head=head,
             source_end=end,
-            unfetched_since=self._unfetched_since(),
+            unfetched_seconds=self._unfetched_seconds(),
             bytes_behind=lambda offset: relay.bytes_between(offset, head.offset),
             next_commit_time=relay.next_commit_time,
             source_unknown=relay.unknown() or self._source_unknown(),
@@ -308,22 +311,29 @@ class ReplicateUnit:
             else ""
         )
 
+    def connections(self) -> dict[int, int]:
+        """The connections of the lanes to the target, by lane; without lanes that have none."""
+        reports = ((view.lane, view.report) for view in self._views())
+        return {lane: report.connection_id for lane, report in reports if report is not None and report.connection_id}
+
     def _views(self) -> tuple[LaneView, ...]:
         return self._coordinator.views() if self._coordinator is not None else ()
 
     def _target_names(self) -> tuple[str, ...]:
         return tuple(sorted({plan.target_name for plan in self._plans}))
 
-    def _unfetched_since(self) -> float | None:
+    def _unfetched_seconds(self) -> float | None:
+        now = time.monotonic()
         with self._progress_lock:
-            self._source_progress.add(time.time(), self._source_position())
-            return self._source_progress.unfetched_since(self._context.relay.head().position)
+            self._source_progress.add(now, self._source_position())
+            since = self._source_progress.unfetched_since(self._context.relay.head().position)
+        return None if since is None else now - since
 
     def _watch_source(self, stop: StopSignal) -> None:
-        """Sample the source's end, so that the status can report since when the relay is behind; and record when all
+        """Sample the source's end, so that the status can report since when the relay lags; and record when all
         watermarks are cleared."""
         while not stop.wait(_PROGRESS_SECONDS):
-            self._unfetched_since()
+            self._unfetched_seconds()
             self._sample_catch_up()
             self._watermarks.record_passed(self.lowest())
 
@@ -333,8 +343,10 @@ class ReplicateUnit:
             return
         head = relay.head()
         behind = relay.bytes_between(lowest, head.offset) + unfetched_bytes(head.position, self._source_position())
+        before, self._sampled = self._sampled, lowest
+        applied = relay.bytes_between(before, lowest) if before is not None and before < lowest else 0
         with self._progress_lock:
-            self._catch_up.add(time.monotonic(), behind)
+            self._catch_up.add(time.monotonic(), behind, applied)
 
     def remaining_seconds(self) -> float | None:
         """Estimated seconds until everything of the source is applied; None: unknown."""

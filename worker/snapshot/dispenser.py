@@ -20,6 +20,7 @@ from shardmerge.worker.core.stop_signal import StopSignal
 from shardmerge.worker.core.table_plan import TablePlan
 from shardmerge.worker.snapshot.chunks import Chunk
 from shardmerge.worker.snapshot.limits.rate_limiter import ChunkSize, RateLimiter
+from shardmerge.worker.snapshot.limits.reader_times import ReaderTimes
 from shardmerge.worker.snapshot.progress import Progress
 from shardmerge.worker.snapshot.statement_watch import StatementWatch
 
@@ -46,8 +47,9 @@ class Dispenser:
         limiter: RateLimiter,
         watch: StatementWatch,
         clock: Callable[[], float] = time.monotonic,
+        times: ReaderTimes | None = None,
     ) -> None:
-        """``watch``: finds the statements that interrupt the copies of tables."""
+        """``watch``: finds the statements that interrupt the copies of tables. ``times``: adds up the readers' time."""
         self._watch = watch
         self._progress = progress
         self._stop = stop
@@ -60,6 +62,7 @@ class Dispenser:
         self._closed = False
         self._failure: ShardmergeError | None = None
         self._throttle_reason = ""
+        self.times = ReaderTimes() if times is None else times
 
     # --- calls of the load monitor
 
@@ -149,14 +152,18 @@ class Dispenser:
                     self._limiter.begin(who.index, now)
                 if mine is not None:
                     self._progress.idle(who.index)
+                    self.times.begins(who.index)
                     return relay_pb2.TakeChunkResponse(chunk=_spec(mine))
                 if self._complete and not self._waiting:
                     return relay_pb2.TakeChunkResponse(finished=True)
                 left = deadline - time.monotonic()
                 if left <= 0:
                     return relay_pb2.TakeChunkResponse(wait=True)
+                is_throttled = bool(self._waiting)
                 # The stop signal does not wake this condition.
                 self._changed.wait(min(left, _LOOK_SECONDS))
+                waited = self.times.throttled if is_throttled else self.times.waited
+                waited(self._clock() - now)
 
     def admit(
         self, who: relay_pb2.TaskIdentity, chunk: relay_pb2.ChunkSpec, position: SourcePosition
@@ -183,6 +190,8 @@ class Dispenser:
         with self._changed:
             mine = self._taken.get(index)
             if mine is not None and _is(mine, report.chunk):
+                if report.worked_seconds:
+                    self.times.worked(index, report.worked_seconds, report.write_seconds)
                 if report.interrupted:
                     del self._taken[index]
                     self._progress.idle(index)

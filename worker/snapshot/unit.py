@@ -41,6 +41,7 @@ from shardmerge.worker.snapshot.chunks import rows_per_chunk
 from shardmerge.worker.snapshot.dispenser import Dispenser, PlannedChunk
 from shardmerge.worker.snapshot.interrupting_statements import InterruptingStatements
 from shardmerge.worker.snapshot.limits.rate_limiter import ChunkSize, RateLimiter, RateLimits
+from shardmerge.worker.snapshot.limits.reader_times import ReaderSeconds, ReaderTimes
 from shardmerge.worker.snapshot.limits.source_load import LoadLimits
 from shardmerge.worker.snapshot.load_monitor import LoadMonitor
 from shardmerge.worker.snapshot.progress import Progress
@@ -97,6 +98,20 @@ class SnapshotUnit:
         """Since a chunk was committed last; None: not in this run."""
         return self._progress.seconds_since_chunk()
 
+    def reader_seconds(self) -> ReaderSeconds:
+        """What its readers have spent their time on."""
+        dispenser = self._dispenser
+        return ReaderSeconds() if dispenser is None else dispenser.times.read()
+
+    def throttle(self) -> str:
+        """Which limit delays the next chunk, and by how much, one phrase; "": none does."""
+        dispenser = self._dispenser
+        return "" if dispenser is None else dispenser.waiting_for()
+
+    @property
+    def readers(self) -> int:
+        return self._context.config.snapshot.threads or defaults.READERS
+
     @property
     def interrupted(self) -> Mapping[int, Statement]:
         """The tables that are copied in part, by number, with the statements that have interrupted their copies. Once
@@ -141,7 +156,8 @@ class SnapshotUnit:
             self._check_complete(watch, stop)
             return Finished()
         limits = RateLimits(config.snapshot.rows_per_second, config.snapshot.bytes_per_second)
-        dispenser = self._dispenser = Dispenser(progress, stop, RateLimiter(limits, self._first_chunk_size()), watch)
+        limiter, times = RateLimiter(limits, self._first_chunk_size()), ReaderTimes(context.on_reader_time)
+        dispenser = self._dispenser = Dispenser(progress, stop, limiter, watch, times=times)
         by_shard = {plan.shard: plan for plan in plans}
         dispenser.add(PlannedChunk(by_shard[item.shard], item.chunk) for item in stored if item.loaded is None)
         planner = ChunkPlanner(
@@ -161,7 +177,7 @@ class SnapshotUnit:
         )
         monitor = self._load_monitor(dispenser, stop)
         context.compiled.admit(plans)
-        readers = config.snapshot.threads or defaults.READERS
+        readers = self.readers
         context.registry.register_dispenser(
             RunningSnapshot(
                 config.task,

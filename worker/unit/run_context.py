@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
 from shardmerge.proto import config_pb2, relay_pb2
+from shardmerge.proto.errors import ShardmergeError
 from shardmerge.worker.core.mysql.cancellable_session import cancellable_session
 from shardmerge.worker.core.mysql.connection import Endpoint, Session, Side, coded_errors, connect
 from shardmerge.worker.core.position import Located, SourcePosition
@@ -22,6 +23,7 @@ from shardmerge.worker.relay.relay import Relay
 from shardmerge.worker.rules import Rules
 from shardmerge.worker.rules.transform.expressions import RunExpressions
 from shardmerge.worker.target.members.member_cache import MemberCache
+from shardmerge.worker.unit.run_reports import DdlOutcome, ignore, ignore_reader_time, ignore_tables
 
 T = TypeVar("T")
 
@@ -100,7 +102,9 @@ class RunContext:
     ``run_secret``: the secret of this run, see :mod:`shardmerge.worker.core.spark.run_access`.
     ``compiled``: the expressions that the run's tasks may evaluate. Code that gives plans to tasks admits them first.
     ``numbers``: for new shard tables. ``copy_turn``: held while a snapshot copies: one at a time, because its readers
-    find it by the run.
+    find it by the run. ``on_ddl``: called with each statement that has been acted on; it never waits.
+    ``on_tables``: called with what has become of the copy of some tables, a phrase, their names, and its error.
+    ``on_reader_time``: called with a cause and the seconds that the readers of a copy have spent on it; it never waits.
     """
 
     config: config_pb2.SubTaskConfig
@@ -119,6 +123,9 @@ class RunContext:
     run_secret: str = field(repr=False)
     compiled: RunExpressions = field(default_factory=RunExpressions)
     copy_turn: threading.Lock = field(default_factory=threading.Lock)
+    on_ddl: Callable[[DdlOutcome], None] = ignore
+    on_tables: Callable[[str, Sequence[str], ShardmergeError | None], None] = ignore_tables
+    on_reader_time: Callable[[str, float], None] = ignore_reader_time
 
     @property
     def access(self) -> RunAccess:

@@ -66,7 +66,7 @@ def config() -> None:
 @config.group(
     "task", cls=NameOrCommand, invoke_without_command=True, short_help="a task's file", subcommand_metavar="[TASK]"
 )
-@shared()
+@shared(by_source=False)
 @click.pass_context
 def task(context: click.Context) -> int:
     """Print a task's file as it was sent last; without a name, list the tasks.
@@ -88,7 +88,7 @@ def task(context: click.Context) -> int:
     short_help="a source's file",
     subcommand_metavar="[SOURCE]",
 )
-@shared()
+@shared(by_source=False)
 @click.pass_context
 def source(context: click.Context) -> int:
     """Print a source's file as it was sent, passwords as ******; without a name, list the sources.
@@ -103,7 +103,7 @@ def source(context: click.Context) -> int:
 @config.command("master", short_help="a master's settings")
 @click.argument("name", metavar="[MASTER]", required=False)
 @_TO_FILE
-@shared()
+@shared(by_source=False)
 def master(name: str | None, path: str) -> int:
     """Print the settings of a running master, its file, flags and defaults together; without a name, list the masters.
 
@@ -117,7 +117,7 @@ def master(name: str | None, path: str) -> int:
 @config.command("worker", short_help="a worker's settings")
 @click.argument("name", metavar="[WORKER]", required=False)
 @_TO_FILE
-@shared()
+@shared(by_source=False)
 def worker(name: str | None, path: str) -> int:
     """Print the settings of a running worker, its file, flags and defaults together; without a name, list the workers.
 
@@ -133,7 +133,7 @@ def worker(name: str | None, path: str) -> int:
 @config.command("task-template", short_help="a task file to start from")
 @click.argument("name", metavar="[TASK]", required=False)
 @_TO_FILE
-@shared()
+@shared(by_source=False)
 def task_template(name: str | None, path: str) -> int:
     """Print a commented task file to start from, or the file of an existing task.
 
@@ -151,7 +151,7 @@ def task_template(name: str | None, path: str) -> int:
 @click.command("task")
 @click.argument("name", metavar="TASK|FILE")
 @_TO_FILE
-@shared()
+@shared(by_source=False)
 def _task_named(name: str, path: str) -> int:
     """Print a task's file as it was sent last.
 
@@ -165,7 +165,7 @@ def _task_named(name: str, path: str) -> int:
 @click.command("source")
 @click.argument("name", metavar="SOURCE")
 @_TO_FILE
-@shared()
+@shared(by_source=False)
 def _source_named(name: str, path: str) -> int:
     """Print a source's file as it was sent.
 
@@ -182,7 +182,7 @@ cast("NameOrCommand", source).named = _source_named
 
 @task.command("update", hidden=True)
 @click.argument("file", metavar="FILE")
-@shared()
+@shared(by_source=False)
 @click.pass_context
 def task_update(context: click.Context, file: str) -> int:
     """Replace a running task's file: `update-task`.
@@ -196,7 +196,7 @@ def task_update(context: click.Context, file: str) -> int:
 
 @source.command("update", hidden=True)
 @click.argument("items", metavar="FILE…", nargs=-1, required=True)
-@shared()
+@shared(by_source=False)
 @click.pass_context
 def source_update(context: click.Context, items: tuple[str, ...]) -> int:
     """Replace a source's file: `operate-source update`.
@@ -212,7 +212,7 @@ def source_update(context: click.Context, items: tuple[str, ...]) -> int:
 @click.argument("kind", type=click.Choice(["task", "master", "worker", "source"]))
 @click.argument("name")
 @click.option("-f", "--file", "path", default="", metavar="FILE", help="write it to this file (mode 0600)")
-@shared()
+@shared(by_source=False)
 def get_config(kind: str, name: str, path: str) -> int:
     """DM's older spelling of `config`.
 

@@ -32,7 +32,7 @@ def _place(command: Command) -> Command:
 
 @click.command("export", short_help="write all sources and tasks to a directory")
 @_place
-@shared()
+@shared(by_source=False)
 def export_configs(path: str, directory: str) -> int:
     """Write the files of all sources and tasks to a new directory, with their states (where each task runs, or is
     paused). The files contain passwords in plain text: only you may read the directory, and the master answers only
@@ -68,7 +68,7 @@ def _all(session: Session, kind: pb.GetConfigRequest.Kind) -> list[pb.StoredConf
 
 @click.command("import", short_help="create the sources and start the tasks of a directory")
 @_place
-@shared()
+@shared(by_source=False)
 def import_configs(path: str, directory: str) -> int:
     """Create the sources and start the tasks of a directory that `config export` (or DM's) has written.
 

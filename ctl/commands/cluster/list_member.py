@@ -16,7 +16,7 @@ from shardmerge.proto import master_pb2 as pb
 @click.option("-m", "--master", is_flag=True, help="only masters")
 @click.option("-w", "--worker", is_flag=True, help="only workers")
 @click.option("-n", "--name", "names", multiple=True, metavar="NAME[,…]", help="only members of these names")
-@shared()
+@shared(by_source=False)
 def list_member(names: tuple[str, ...], *, leader: bool, master: bool, worker: bool) -> int:
     """Show masters and workers; without a flag: all of them.
 

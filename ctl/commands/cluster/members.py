@@ -17,7 +17,7 @@ def _print_message(session: Session, msg: str) -> int:
 
 @click.command("operate-leader", short_help="let another master lead")
 @click.argument("op", type=click.Choice(["evict", "cancel-evict"]))
-@shared()
+@shared(by_source=False)
 def operate_leader(op: str) -> int:
     """Make the current leader step down and keep it from leading until `cancel-evict`; tasks continue meanwhile.
 
@@ -47,7 +47,7 @@ def operate_leader(op: str) -> int:
 @click.option("-m", "--master", is_flag=True, help="a master")
 @click.option("-w", "--worker", "is_worker", is_flag=True, help="a worker")
 @click.option("-n", "--name", required=True, metavar="NAME", help="name of the member, which must be dead")
-@shared()
+@shared(by_source=False)
 def offline_member(name: str, *, master: bool, is_worker: bool) -> int:
     """Forget a dead member. A worker's source is then free for any other worker; a dead master is forgotten by itself.
 

@@ -27,7 +27,7 @@ _KINDS = ("task", "source", "master", "worker")
 @click.option("--kind", type=click.Choice(_KINDS), help="what the files are  [default: recognised by their keys]")
 @click.option("--json-schema", type=click.Choice(_KINDS), help="print the JSON Schema of such a file, for editors")
 @click.option("--sample", type=click.Choice(_KINDS), help="print such a file with comments, to start from")
-@shared()
+@shared(by_source=False)
 def check_config(files: tuple[str, ...], kind: str | None, json_schema: str | None, sample: str | None) -> int:
     """Check task and source files, and those of dm-master and dm-worker: one line per finding, and the notes.
 

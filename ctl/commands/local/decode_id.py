@@ -18,7 +18,7 @@ from shardmerge.ctl.session import Session
 @click.option(
     "-t", "--table", default="", metavar="SCHEMA.TABLE", help="only mappings of tables that go to this target"
 )
-@shared()
+@shared(by_source=False)
 def decode_id(file: str, merged: int, table: str) -> int:
     """Decode an id that the column mapping `partition id` has made: source, schema, table and the id in the shard
     table. No server is called: the task file is enough. Each answer has the SQL that does the same at the target, for a

@@ -29,7 +29,7 @@ from shardmerge.proto.files.durable_file import rewrite
 @click.option(
     "--rekey", metavar="FILE", multiple=True, help="encrypt all secrets of a task or source file, in place; repeatable"
 )
-@shared()
+@shared(by_source=False)
 def encrypt(
     plain: str | None,
     secret_key_path: str | None,

@@ -26,7 +26,7 @@ def tls() -> None:
     show_default=True,
     help="how long the certificates of the processes are valid; the authority's: ten years",
 )
-@shared()
+@shared(by_source=False)
 def init(members: tuple[str, ...], folder: str, days: int) -> int:
     """Make an authority, a certificate for each named process, with the hosts that others connect to (names and
     addresses), and one for dmctl. etcd is one more process.

@@ -47,6 +47,7 @@ def stop_relay(workers: tuple[str, ...]) -> int:
 @shared()
 def pause_relay() -> int:
     """Stop fetching from the sources of -s until resume-relay. Tasks apply what the relay log holds, then wait.
+    The answer has how long the source keeps what is not fetched.
 
     \b
     Example:

@@ -13,7 +13,7 @@ from shardmerge.proto import master_pb2 as pb
 @click.command("transfer-source", short_help="move a source to another worker")
 @click.argument("source_id", metavar="SOURCE-ID")
 @click.argument("worker", metavar="WORKER")
-@shared()
+@shared(by_source=False)
 def transfer_source(source_id: str, worker: str) -> int:
     """Move a source to a free worker. Its tasks continue there from their checkpoints.
 

@@ -24,7 +24,7 @@ from shardmerge.proto import master_pb2 as pb
     "--rpc-timeout)",
 )
 @start_and_stop_options
-@shared()
+@shared(by_source=False)
 def check_task(
     file: str, max_errors: int, max_warnings: int, start_time: str, stop_at: str, *, prove_keys: bool
 ) -> int:

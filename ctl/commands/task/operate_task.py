@@ -55,7 +55,7 @@ def stop_task(task: str | None, *, remove_meta: bool) -> int:
 @_batch_size
 @shared()
 def pause_task(task: str | None) -> int:
-    """Pause a task after its last committed batch.
+    """Pause a task after its last committed batch. The answer has how long it may stay paused, for each source.
 
     \b
     Example:

@@ -6,7 +6,7 @@ import click
 
 from shardmerge.ctl import as_json
 from shardmerge.ctl.files import task_name
-from shardmerge.ctl.options import shared
+from shardmerge.ctl.options import SecondsRange, shared
 from shardmerge.ctl.render import status_table, tables
 from shardmerge.ctl.render.progress import Until
 from shardmerge.ctl.session import Session
@@ -25,7 +25,7 @@ from shardmerge.proto import master_pb2 as pb
 )
 @click.option(
     "--interval",
-    type=click.FloatRange(0.05, 3600),
+    type=SecondsRange(0.05, 3600),
     default=1.0,
     metavar="SECONDS",
     help="time between refreshes  [1]",

@@ -24,7 +24,7 @@ from shardmerge.proto import master_pb2 as pb
     "with RENAME TABLE, and copy nothing; asks before it does so",
 )
 @click.option("--yes", is_flag=True, help="with --rename-target: do not ask")
-@shared()
+@shared(by_source=False)
 def update_task(file: str, *, dry_run: bool, rename_target: bool, yes: bool) -> int:
     """Replace a running task's file: further tables, other routes, other settings.
 

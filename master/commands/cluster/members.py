@@ -1,12 +1,18 @@
-"""list-member: the live masters and workers, and dead workers that still have a source. Pure."""
+"""list-member: the live masters and workers, and dead workers that still have a source."""
 
 from __future__ import annotations
 
 import re
+import time
+from dataclasses import dataclass
 
 from shardmerge.master.state import State
+from shardmerge.master.store import Store
+from shardmerge.master.watch import MasterWatch
 from shardmerge.proto import master_pb2 as pb
 from shardmerge.proto.config.address import is_loopback
+from shardmerge.proto.warnings.certificates import certificate_warnings
+from shardmerge.proto.warnings.clocks import clock_warning
 
 _SECURITY_SETTING = re.compile(
     r"^(insecure|ssl-ca|master-addr|worker-addr|advertise-addr): '?([^'\n]*)'?$", re.MULTILINE
@@ -14,8 +20,33 @@ _SECURITY_SETTING = re.compile(
 OFFLINE, FREE, BOUND = "offline", "free", "bound"
 
 
+@dataclass(frozen=True, slots=True)
+class MembersCommand:
+    """``name``: of this master."""
+
+    name: str
+    store: Store
+    watch: MasterWatch
+
+    def list(self, request: pb.ListMemberRequest) -> pb.ListMemberResponse:
+        """The members with their warnings, as last measured: this master's own, and those of workers if it leads."""
+        answer = list_members(request, self.store.read())
+        own = tuple(certificate_warnings(self.watch.certificates, time.time()))
+        seen = self.watch.workers
+        for worker in answer.workers:
+            if worker.name in seen and worker.stage != OFFLINE:
+                worker.warnings.extend(seen[worker.name].warnings)
+                clock = seen[worker.name].clock
+                warning = None if clock is None else clock_warning(clock)
+                worker.warnings.extend([] if warning is None else [warning])
+        for master in (*answer.masters, *([answer.leader] if answer.HasField("leader") else [])):
+            if master.name == self.name:
+                master.warnings.extend(own)
+        return answer
+
+
 def list_members(request: pb.ListMemberRequest, state: State) -> pb.ListMemberResponse:
-    """The members that ``request`` asks for: no kind means every kind, no name every name."""
+    """The members that ``request`` asks for: no kind means every kind, no name every name. Pure."""
     every = not (request.leader or request.master or request.worker)
     names = frozenset(request.names)
     answer = pb.ListMemberResponse(result=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from shardmerge.master.commands.each_source import check_decided, decided_for_each
 from shardmerge.master.commands.source.update import SourceUpdateCommand, check_answer
 from shardmerge.master.placement import free_workers
 from shardmerge.master.state import State
@@ -21,7 +22,6 @@ from shardmerge.proto.log import get_logger
 from shardmerge.proto.rpc.coded_errors import error_from_proto, error_to_proto
 
 _Request = pb.OperateSourceRequest
-_NOT_LEADING = frozenset({errors.master.NOT_LEADER.code, errors.master.NO_LEADER.code})
 _UNCHECKED = (
     "the source is stored and not checked, for no worker answers; the first free worker takes and checks it: "
     "operate-source show reports the result"
@@ -42,18 +42,18 @@ class SourceCommands:
         changes: tuple[pb.SourceChange, ...] = ()
         match request.op:
             case _Request.OP_CREATE:
-                results = self._create(request)
+                results = decided_for_each(self.store, lambda: self._create(request))
             case _Request.OP_UPDATE:
                 updates = SourceUpdateCommand(self.store, self.workers, self.waiter, self.check_seconds)
+                self.store.check_leads()
                 results, changes = updates.update(request)
+                check_decided(results)
             case _Request.OP_STOP:
-                results = self._stop(request)
+                results = decided_for_each(self.store, lambda: self._stop(request))
             case _Request.OP_SHOW:
                 results = self._show(request)
             case _:
                 raise errors.master.BAD_REQUEST(reason="operate-source: which operation?")
-        if results and all(one.error.code in _NOT_LEADING for one in results):
-            raise error_from_proto(results[0].error)  # nothing was done: dmctl can ask the leader
         bad = next((one.msg for one in results if not one.result), "")
         return pb.OperateSourceResponse(
             result=all(one.result for one in results),

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from shardmerge.master.commands.each_source import decided_for_each
 from shardmerge.master.state import State
 from shardmerge.master.store import Store
 from shardmerge.master.workers.client import Workers
+from shardmerge.master.workers.pause_limits import pause_limits
 from shardmerge.master.workers.wait import Waiter, failed
 from shardmerge.proto import errors
 from shardmerge.proto import master_pb2 as pb
@@ -32,12 +34,16 @@ class RelayCommands:
         """Each source succeeds or fails by itself. Raises BAD_REQUEST, NOT_LEADER, NO_LEADER."""
         if not request.sources or request.op == _Op.OP_UNSPECIFIED:
             raise errors.master.BAD_REQUEST(reason="relay: which operation, and on which source?")
-        with self.store.deciding():
-            pass
         sources = tuple(dict.fromkeys(request.sources))
-        results = self.workers.for_each(sources, lambda source: self._operate_one(source, request.op))
+
+        def decide() -> list[pb.SourceResult]:
+            return self.workers.for_each(sources, lambda source: self._operate_one(source, request.op))
+
+        results = decided_for_each(self.store, decide)
         bad = next((one.msg for one in results if not one.result), "")
-        return pb.OperateRelayResponse(result=not bad, msg=bad, sources=results)
+        paused = [one.source for one in results if one.result and request.op == _Op.OP_PAUSE]
+        limits = pause_limits(paused, self.store.read, self.workers, lambda relay: relay.relay_pause)
+        return pb.OperateRelayResponse(result=not bad, msg=bad, sources=results, pause_limits=limits)
 
     def _operate_one(self, source: str, op: pb.OperateRelayRequest.Op) -> pb.SourceResult:
         holder = ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from shardmerge.master.commands.each_source import decided_for_each
 from shardmerge.master.state import State
 from shardmerge.master.store import Store
 from shardmerge.master.workers.client import Workers
@@ -55,7 +56,8 @@ class BinlogCommand:
     workers: Workers
 
     def handle(self, request: pb.HandleBinlogRequest) -> pb.HandleBinlogResponse:
-        """Raises BAD_REQUEST, TASK_UNKNOWN; an error of one source is in that source's answer."""
+        """Raises BAD_REQUEST, TASK_UNKNOWN, NOT_LEADER, NO_LEADER; an error of one source is in that source's
+        answer."""
         kind = _KINDS.get(request.op)
         if request.op == _Op.OP_UNSPECIFIED:
             raise errors.master.BAD_REQUEST(reason="binlog: which operation?")
@@ -67,6 +69,19 @@ class BinlogCommand:
             raise errors.master.TASK_UNKNOWN(task=request.task)
         if request.op == _Op.OP_LIST:
             return self._listed(request, present, state)
+        results = decided_for_each(self.store, lambda: self._each(request, kind, present, state))
+        # As in DM, a source that has no error is false, and the answer as a whole is not.
+        no_error = errors.master.BINLOG_NO_ERROR.code
+        bad = next((one.msg for one in results if not one.result and one.error.code != no_error), "")
+        return pb.HandleBinlogResponse(result=not bad, msg=bad, sources=results)
+
+    def _each(
+        self,
+        request: pb.HandleBinlogRequest,
+        kind: state_pb.BinlogOp.Kind | None,
+        present: Sequence[str],
+        state: State,
+    ) -> list[pb.SourceResult]:
         wanted = [source for source in present if not request.sources or source in request.sources]
         results = [
             failed(source, "", errors.master.SUBTASK_UNKNOWN(task=request.task, source=source))
@@ -77,10 +92,7 @@ class BinlogCommand:
                 results.append(self._one(request, kind, source, state))
             except ShardmergeError as error:
                 results.append(failed(source, state.bound_name(source), error))
-        # As in DM, a source that has no error is false, and the answer as a whole is not.
-        no_error = errors.master.BINLOG_NO_ERROR.code
-        bad = next((one.msg for one in results if not one.result and one.error.code != no_error), "")
-        return pb.HandleBinlogResponse(result=not bad, msg=bad, sources=results)
+        return results
 
     def _one(
         self, request: pb.HandleBinlogRequest, kind: state_pb.BinlogOp.Kind | None, source: str, state: State

@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass
 
 from shardmerge.master.commands.task.binlog import BinlogCommand, given_place
-from shardmerge.master.ddl_lock.records import Target, situation, to_lock
+from shardmerge.master.ddl_lock.records import Situations, Target, situation, to_lock
 from shardmerge.master.ddl_lock.report import lock_message, waiting_for
 from shardmerge.master.ddl_lock.resolver import unlock, violations
 from shardmerge.master.ddl_lock.situation import Lock, ShardState, Situation, Stage
@@ -34,11 +34,12 @@ class DdlLockCommands:
             raise errors.master.TASK_UNKNOWN(task=request.task)
         now = time.time()
         found: list[pb.DDLLock] = []
+        situations = Situations(state)
         for key, entry in state.locks.items():
             target = Target(*key)
             if request.task and target.task != request.task:
                 continue
-            message = lock_message(target, situation(target, state), to_lock(entry.value), now)
+            message = lock_message(target, situations.of(target), to_lock(entry.value), now)
             if not request.sources or {*message.synced, *message.unsynced}.intersection(request.sources):
                 found.append(message)
         return pb.ShowDDLLocksResponse(

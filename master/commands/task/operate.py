@@ -13,6 +13,7 @@ from shardmerge.master.state import State
 from shardmerge.master.store import Store, merged_task
 from shardmerge.master.workers.client import Workers
 from shardmerge.master.workers.compose import all_with_source_settings
+from shardmerge.master.workers.pause_limits import pause_limits
 from shardmerge.master.workers.wait import Goal, Waiter, failed
 from shardmerge.proto import common_pb2, errors, worker_pb2
 from shardmerge.proto import config_pb2 as config
@@ -189,7 +190,13 @@ class TaskCommands:
             msg="\n".join((*_first_message(results), *lacking)),
             op=_Op.Name(request.op).removeprefix("OP_").capitalize(),
             sources=results,
+            pause_limits=self._pause_limits(results) if goal is Goal.PAUSED else (),
         )
+
+    def _pause_limits(self, results: Sequence[pb.SourceResult]) -> list[worker_pb2.PauseLimit]:
+        """How long the paused subtasks may stay paused, for each source."""
+        sources = tuple(dict.fromkeys(one.source for one in results if one.result))
+        return pause_limits(sources, self.store.read, self.workers, lambda relay: relay.task_pause)
 
     def _lacking_indexes(self, subtask: config.SubTaskConfig) -> Iterator[str]:
         """Which indexes of existing tables a stopped task leaves out, until it is started again."""

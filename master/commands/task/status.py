@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from shardmerge.master.ddl_lock.source_waits import add_waits, waits_of
 from shardmerge.master.state import State
 from shardmerge.master.store import Store
 from shardmerge.master.workers.client import Workers
+from shardmerge.master.workers.clocks import status_and_clock
+from shardmerge.master.workers.task_warnings import task_warnings
 from shardmerge.proto import common_pb2, errors
 from shardmerge.proto import master_pb2 as pb
 from shardmerge.proto import worker_pb2 as worker
 from shardmerge.proto.errors import ShardmergeError
 from shardmerge.proto.rpc.coded_errors import error_from_proto, error_to_proto
+from shardmerge.proto.warnings.clocks import clock_warning
 
 _NOT_STARTED = "the worker has not started it yet"
 
@@ -42,14 +45,7 @@ class StatusCommand:
             zip(sources, self.workers.for_each(sources, lambda source: self._source(source, "", state)), strict=True)
         )
         tasks = sorted({task for task, _ in state.subtasks})
-        return [
-            pb.TaskSummary(
-                task_name=task,
-                task_status=task_status(task, [answers[source] for source in state.sources_of(task)]),
-                sources=state.sources_of(task),
-            )
-            for task in tasks
-        ]
+        return [_summary(task, {source: answers[source] for source in state.sources_of(task)}) for task in tasks]
 
     def _source(self, source: str, task: str, state: State) -> pb.SourceSubTasks:
         """One source's subtasks (of one task; "" for all)."""
@@ -65,17 +61,28 @@ class StatusCommand:
             holder = state.worker_of(source)
             if holder is None:
                 raise errors.master.SOURCE_UNBOUND(source=source)
-            answer = self.workers.status(holder, task)
+            answer, clock = status_and_clock(self.workers, holder, task)
         except ShardmergeError as error:
             return pb.SourceSubTasks(result=False, msg=str(error), source_status=about, error=error_to_proto(error))
         if answer.HasField("relay"):
             about.relay_status.CopyFrom(answer.relay)
         if answer.HasField("source_error"):
             about.result.CopyFrom(answer.source_error)
+        about.warnings.extend(answer.warnings)
+        warning = None if clock is None else clock_warning(clock)
+        about.warnings.extend([] if warning is None else [warning])
         subtasks = _subtasks((task,) if task else tasks, answer)
         for subtask in subtasks:
             add_waits(subtask, waits_of(subtask.name, source, state))
         return pb.SourceSubTasks(result=True, source_status=about, sub_task_status=subtasks)
+
+
+def _summary(task: str, answers: Mapping[str, pb.SourceSubTasks]) -> pb.TaskSummary:
+    """``answers``: by source."""
+    found = list(answers.values())
+    return pb.TaskSummary(
+        task_name=task, task_status=task_status(task, found), sources=answers.keys(), warnings=task_warnings(found)
+    )
 
 
 def _subtasks(tasks: Sequence[str], answer: worker.WorkerStatusResponse) -> list[worker.SubTaskStatus]:

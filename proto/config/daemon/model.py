@@ -15,6 +15,7 @@ from shardmerge.proto.config import defaults
 from shardmerge.proto.config.address import (
     HTTP_AUTO,
     AdvertisedAddress,
+    CollectorUrl,
     EtcdAddress,
     HttpAddress,
     ListenAddress,
@@ -157,10 +158,19 @@ class DaemonFile(FileModel):
         LOWERED,
         Key(
             "Our own: which target tables have metrics of their own: the first 100 of a subtask (auto), the first "
-            "10,000 (on) or none (off). All others are one series, `_other`.",
+            "10,000 (on) or none (off). The tables of all subtasks of a worker, times their lanes, are at most 2,000 "
+            "(auto) or 20,000 (on). All others are one series for each subtask, `_other`.",
             sample="auto",
         ),
     ] = "auto"
+    trace_endpoint: Annotated[
+        CollectorUrl,
+        Key(
+            "Our own: URL of an OpenTelemetry collector that receives the traces of commands by OTLP over HTTP "
+            "(docs/how-to/logs-and-traces.md); without it there are none. A collector on another machine needs "
+            "https:// or insecure.",
+        ),
+    ] = ""
     grpc_reflection: Annotated[
         bool,
         Key(
@@ -228,6 +238,20 @@ class MasterFile(DaemonFile):
             "Our own: a sharding DDL that waits longer than this is logged repeatedly, in this interval.", sample="300"
         ),
     ] = defaults.LOCK_ALERT_SECONDS
+    history_days: Annotated[
+        int,
+        Field(ge=1, le=366),
+        Key("Our own: days that the history of tasks is kept in etcd (docs/how-to/history.md).", sample="30"),
+    ] = defaults.HISTORY_DAYS
+    history_sample_seconds: Annotated[
+        Seconds,
+        Field(le=86_400),
+        Key(
+            "Our own: seconds between two samples of a task's lag and rate for its history; each costs one write to "
+            "etcd.",
+            sample="600",
+        ),
+    ] = defaults.HISTORY_SAMPLE_SECONDS
     rpc_rate_limit: Annotated[float, Key("Calls per second.", effect="no effect: the limits of calls are fixed")] = 10
     rpc_rate_burst: Annotated[UInt32, Key("Calls at once.", effect="no effect: the limits of calls are fixed")] = 40
     openapi: Annotated[

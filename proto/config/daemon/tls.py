@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from shardmerge.proto.config.address import is_loopback
+from shardmerge.proto.config.address import is_loopback, is_open_collector
 from shardmerge.proto.config.daemon.model import DaemonFile, MasterFile
 from shardmerge.proto.config.document.yaml_file import Document
 from shardmerge.proto.config.finding import ConfigFinding
@@ -54,15 +54,22 @@ def tls_findings(document: Document, file: DaemonFile) -> list[ConfigFinding]:
 
 
 def open_findings(document: Document, file: DaemonFile) -> list[ConfigFinding]:
-    """Findings for addresses that other machines reach without TLS, unless ``insecure`` allows that."""
-    if file.ssl_ca or file.insecure:
+    """Findings for addresses that other machines reach without TLS, and for traces that are sent to one, unless
+    ``insecure`` allows that."""
+    if file.insecure:
         return []
+    findings: list[ConfigFinding] = []
+    if is_open_collector(file.trace_endpoint):
+        shown = f"other machines can read what is sent to {file.trace_endpoint}: names of tasks, sources and commands"
+        findings.append(document.finding(("trace-endpoint",), shown, spec=config.OPEN_ADDRESS))
+    if file.ssl_ca:
+        return findings
     listening = "master-addr" if isinstance(file, MasterFile) else "worker-addr"
     given = {listening: file.listening, "advertise-addr": file.advertise_addr}
     message = (
         "other machines reach {address}, and without TLS any program there may control this process and read its data"
     )
-    findings = [
+    findings += [
         document.finding((key,), message.format(address=address), spec=config.OPEN_ADDRESS)
         for key, address in given.items()
         if address and not is_loopback(address)

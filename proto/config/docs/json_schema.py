@@ -8,6 +8,7 @@ the key accepts its text, and a key without a value counts as absent. `dmctl che
 from __future__ import annotations
 
 import json
+import re
 from typing import Any, cast
 
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
@@ -26,7 +27,10 @@ class _Written(GenerateJsonSchema):
     """Generates the schema of a file's content, not that of the models' values."""
 
     def str_schema(self, schema: core_schema.StringSchema) -> JsonSchemaValue:
-        return {**super().str_schema(schema), "type": ["string", "number", "boolean"]}
+        made = super().str_schema(schema)
+        # A validator compares only texts with the pattern, but a number is read as a text.
+        numbers = ["number"] if re.search(made.get("pattern", ""), "1") else []
+        return {**made, "type": ["string", *numbers, "boolean"]}
 
     def int_schema(self, schema: core_schema.IntSchema) -> JsonSchemaValue:
         return _or(super().int_schema(schema), {"type": "string", "pattern": _WHOLE})

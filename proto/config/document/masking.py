@@ -18,8 +18,10 @@ MASK = "******"
 _SECRET_KEYS = frozenset(
     {"password", *(f"ssl-{part}-{form}" for part in ("ca", "cert", "key") for form in ("bytes", "base64"))}
 )
-# As Spark hides its own settings (docs: "Configuration", spark.redaction.regex).
-_SECRET_NAME = re.compile(r"secret|password|token|access[.]?key|credential", re.IGNORECASE)
+# As Spark hides its own settings (docs: "Configuration", spark.redaction.regex), and a few further words.
+_SECRET_NAME = re.compile(
+    r"secret|password|passwd|passphrase|token|(?:access|private)[._-]?key|credential", re.IGNORECASE
+)
 _PATHS = frozenset({"secret-key-path"})
 """Names that indicate secrets, and names of values that only locate one."""
 _REFERENCE = re.compile(r"\$\{[A-Za-z_][A-Za-z0-9_]*\}")
@@ -96,8 +98,19 @@ def _secret_nodes(node: Node, seen: set[int]) -> Iterator[ScalarNode]:
             yield from _secret_nodes(value, seen)
 
 
+def is_secret_key(key: str) -> bool:
+    """Whether the key of a task or source file holds a secret."""
+    return key in _SECRET_KEYS
+
+
+def is_secret_name(name: str) -> bool:
+    """Whether the name of a setting or field indicates a secret."""
+    return name not in _PATHS and _SECRET_NAME.search(name) is not None
+
+
 def without_secrets(settings: Mapping[str, Any]) -> str:
-    """Settings as YAML; the value of a key whose name indicates a secret is ``******``."""
+    """Settings as YAML; the value of a key whose name indicates a secret is ``******``. So is, as in Spark, the value
+    of a setting of Spark with such a name in it: ``-Djavax.net.ssl.keyStorePassword=…``."""
     text = io.StringIO()
     YAML(typ="rt").dump(_hidden(settings), text)
     return text.getvalue()
@@ -106,7 +119,11 @@ def without_secrets(settings: Mapping[str, Any]) -> str:
 def _hidden(value: object) -> object:
     if isinstance(value, Mapping):
         return {
-            key: MASK if _SECRET_NAME.search(key) and inner and key not in _PATHS else _hidden(inner)
+            key: MASK if inner and (is_secret_name(key) or _is_secret_of_spark(key, inner)) else _hidden(inner)
             for key, inner in cast("Mapping[str, object]", value).items()
         }
     return value
+
+
+def _is_secret_of_spark(key: str, value: object) -> bool:
+    return key.startswith("spark.") and isinstance(value, str) and _SECRET_NAME.search(value) is not None

@@ -30,7 +30,7 @@ _FUNCTION_WORDS = """
 """
 _FUNCTIONS = frozenset(_FUNCTION_WORDS.split())
 """Functions that depend only on their arguments (and on settings that a worker fixes for its session), and words that
-may stand before a parenthesis."""
+may come before a parenthesis."""
 
 _CHANGING_WORDS = frozenset({"LOCALTIME", "LOCALTIMESTAMP", "UTC_DATE", "UTC_TIME", "UTC_TIMESTAMP"})
 """Functions of the clock that need no parenthesis."""

@@ -66,7 +66,7 @@ class Reference(FileModel):
     shard_table: Annotated[
         ShardName,
         Key(
-            "The name of the shard table that a shard table refers to. `*` stands for the digits at the end of the "
+            "The name of the shard table that a shard table refers to. `*` is the digits at the end of the "
             "name of the shard table with the column.",
             default="the table's name in `to`, and what follows the table's name of `from` in the shard table's name; "
             "within one target table the shard table itself",

@@ -48,4 +48,4 @@ PINNED_VARIABLES = frozenset(
     }
 )
 """Session variables that the copied values depend on: set by worker/core/mysql/connection.py, whatever the
-configuration says."""
+configuration has."""

@@ -54,7 +54,7 @@ def test_a_goal_holds_at_its_bound() -> None:
     assert Goal().holds(0)
 
 
-def test_the_table_has_a_line_per_figure_and_says_what_was_missed() -> None:
+def test_the_table_has_a_line_per_figure_and_reports_what_was_missed() -> None:
     lines = table({"drain_changes_per_s": 74_999.0, "lag_p50_ms": 10.0, "full_rows_per_s": 5.0}).splitlines()
     assert [line.split()[0] for line in lines[1:]] == [figure.name for figure in FIGURES]
     by_name = {line.split()[0]: line.split() for line in lines}

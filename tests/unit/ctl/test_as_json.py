@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 
+import pytest
 from google.protobuf import json_format
 from hypothesis import given
 from hypothesis import strategies as st
@@ -24,7 +25,7 @@ def test_summary_has_the_shape_of_dm() -> None:
     assert as_json.query_status(answer, detail=False) == {
         "result": True,
         "msg": "",
-        "tasks": [{"taskName": "merge", "taskStatus": "Running", "sources": ["a", "b"]}],
+        "tasks": [{"taskName": "merge", "taskStatus": "Running", "sources": ["a", "b"], "warnings": []}],
     }
 
 
@@ -151,3 +152,12 @@ def test_it_is_protobuf_json(message: SyncStatus) -> None:
     text = as_json.to_text(as_json.to_value(message), one_line=True)
     assert json_format.Parse(text, SyncStatus()) == message
     assert "\n" not in text
+
+
+@pytest.mark.parametrize("one_line", [False, True])
+def test_no_character_controls_a_terminal(*, one_line: bool) -> None:
+    value: dict[str, as_json.Json] = {"text": "a\x1b[31mb\x9b31m\x7f\u202eevil\u2028é😀\ud800"}
+    text = as_json.to_text(value, one_line=one_line)
+    assert all(mark.isprintable() or mark == "\n" for mark in text)
+    assert "é😀" in text
+    assert json.loads(text) == value

@@ -68,7 +68,7 @@ def test_unreadable(tmp_path: Path, make: str, spec: ErrorSpec) -> None:
         assert str(file) in caught.value.message
 
 
-def test_the_file_is_sent_as_it_stands(tmp_path: Path) -> None:
+def test_the_file_is_sent_unchanged(tmp_path: Path) -> None:
     file = tmp_path / "s.yaml"
     file.write_text("password: ${DM_PASSWORD}\n")
     assert config_file(str(file)).content == "password: ${DM_PASSWORD}\n"
@@ -91,7 +91,7 @@ _WRITTEN = (
 
 
 @pytest.mark.parametrize("written", _WRITTEN)
-def test_what_is_wrong_with_a_file_is_told_without_its_password(written: str, tmp_path: Path) -> None:
+def test_what_is_wrong_with_a_file_is_reported_without_its_password(written: str, tmp_path: Path) -> None:
     text = f"name: t\ntask-mode: all\ntarget-database:\n  user: u\n  password: {written}\n"
     file = tmp_path / "t.yaml"
     file.write_text(text)

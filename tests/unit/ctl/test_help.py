@@ -113,7 +113,7 @@ def test_the_module_is_a_program() -> None:
     assert done.stdout.startswith("dmctl ")
 
 
-def test_an_import_that_fails_says_so_in_its_answer(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_import_that_fails_has_it_in_its_answer(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["config", "import", "-p", str(tmp_path)]) == 1
     answer = json.loads(capsys.readouterr().out)
     assert answer["result"] is False

@@ -34,7 +34,7 @@ column-mappings:
 ID = 1 << 59 | 2 << 52 | 3 << 44 | 4711
 
 
-def test_each_mapping_that_makes_the_id_is_told() -> None:
+def test_each_mapping_that_makes_the_id_is_reported() -> None:
     first, second = decode(TASK, "merge.yaml", ID)
     assert (first.mapping, first.sources, first.column) == ("ids-1", ("one",), "id")
     assert (first.instance, first.schemas, first.tables, first.original) == (1, ("shop_2",), ("order_3",), 4711)
@@ -46,7 +46,7 @@ def test_each_mapping_that_makes_the_id_is_told() -> None:
     )
 
 
-def test_the_target_table_tells_mappings_apart() -> None:
+def test_the_target_table_separates_mappings() -> None:
     assert [each.mapping for each in decode(TASK, "merge.yaml", ID, "shop.logs")] == ["logs-1"]
     assert [each.mapping for each in decode(TASK, "merge.yaml", ID, "shop.orders")] == ["ids-1"]
 
@@ -64,7 +64,7 @@ def test_an_id_of_no_mapping_is_refused(number: int) -> None:
     assert caught.value.spec is errors.config.ID_OF_NOBODY
 
 
-def test_the_command_asks_nobody(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_asks_no_server(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "merge.yaml"
     file.write_text(TASK)
     assert run(["decode-id", str(file), str(ID), "--table", "shop.orders"]) == 0

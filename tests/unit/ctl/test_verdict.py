@@ -46,7 +46,7 @@ def test_the_only_failure_is_reported_itself() -> None:
     assert report == Report(40001, "key-collision", "source b: row collides", "keep the shards' keys apart")
 
 
-def test_a_false_part_fails_the_command_even_if_the_answer_says_true() -> None:
+def test_a_false_part_fails_the_command_even_if_the_answer_is_true() -> None:
     assert judge("stop-task", pb.OperateTaskResponse(result=True, sources=[_part(result=False)])) is not None
     part = pb.SourceSubTasks(result=False, msg="worker is gone", source_status=pb.SourceStatus(source="b"))
     report = judge("query-status", pb.QueryStatusResponse(result=True, sources=[part]))

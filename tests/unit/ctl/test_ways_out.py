@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable
 from pathlib import Path
 
-import click
 import pytest
 
 from shardmerge.ctl.main import dmctl, run
@@ -35,31 +33,6 @@ _PLACEHOLDERS = {
 _SPECS = sorted(CATALOGUE.values(), key=lambda spec: spec.code)
 _KEYS = {"extract-schema", "extract-source", "meta-schema", "shard-schema"}
 """Configuration keys that look like commands."""
-
-
-@pytest.fixture
-def understood(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Return the names of the commands that were called; they do nothing."""
-    called: list[str] = []
-
-    def replace(command: click.Command) -> None:
-        if isinstance(command, click.Group):
-            for one in command.commands.values():
-                replace(one)
-            if not command.invoke_without_command:
-                return
-        monkeypatch.setattr(command, "callback", recorder(command.name or ""))
-
-    def recorder(name: str) -> Callable[..., int]:
-        def record(**_: object) -> int:
-            called.append(name)
-            return 0
-
-        return record
-
-    for command in dmctl.commands.values():
-        replace(command)
-    return called
 
 
 def _filled(command: str) -> list[str]:

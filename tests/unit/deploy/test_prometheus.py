@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -12,6 +14,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from deploy.grafana.expressions import SCRAPE_LABELS, exported, selectors
+from deploy.prometheus.runbooks import DEFAULT, checked
 from shardmerge.proto.metrics.catalogue import CATALOGUE
 from shardmerge.proto.metrics.family import Kind
 
@@ -22,7 +25,19 @@ RUNBOOKS = ROOT / "docs" / "runbooks"
 TEST_FILES = sorted((FOLDER / "tests").glob("*.yml"))
 # What other programs export: Prometheus itself, and etcd.
 FOREIGN = {"up": {"job"}, "etcd_mvcc_db_total_size_in_bytes": set[str](), "etcd_server_quota_backend_bytes": set[str]()}
-SECTIONS = ["What it means for the data", "How to look", "What to do", "When to call for help"]
+SECTIONS = [
+    "What it means for the data",
+    "How to look",
+    "What to do",
+    "How to see that it is repaired",
+    "When to call for help",
+]
+# Commands after which data may be missing at the target, or cannot be had again.
+DESTRUCTIVE = re.compile(
+    r"dmctl (binlog skip|quarantine drop|shard-ddl-lock unlock|stop-task|operate-source stop|offline-member)"
+    r"|--remove-meta"
+)
+CONSEQUENCE = re.compile(r"\b(lose|loses|lost|lacks?|missing|out of use|only while|copied again)\b")
 
 
 def _loaded(path: Path) -> dict[str, Any]:
@@ -135,11 +150,60 @@ def test_an_alert_names_what_it_is_about(alert: str) -> None:
 
 @pytest.mark.parametrize("alert", ALERTS)
 def test_an_alert_has_a_runbook(alert: str) -> None:
-    assert ALERTS[alert]["annotations"]["runbook_url"] == f"https://shardmerge.example/runbooks/{alert}/"
+    assert ALERTS[alert]["annotations"]["runbook_url"] == f"{DEFAULT}/runbooks/{alert}/"
     text = (RUNBOOKS / f"{alert}.md").read_text(encoding="utf-8")
     assert text.startswith(f"# {alert}\n")
     assert re.findall(r"^## (.+)$", text, re.MULTILINE) == SECTIONS
     assert f"({alert}.md)" in (RUNBOOKS / "index.md").read_text(encoding="utf-8")
+
+
+def test_the_site_has_the_address_of_the_rules() -> None:
+    text = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    assert f"site_url: !ENV [SHARDMERGE_DOCS_URL, '{DEFAULT}/']" in text
+    assert "use_directory_urls" not in text, "the pages are folders, as the rules name them"
+
+
+def _written(*arguments: str, **environment: str) -> str:
+    ran = subprocess.run(
+        [sys.executable, "-m", "deploy.prometheus", *arguments],
+        capture_output=True, text=True, cwd=ROOT, env={**os.environ, **environment}, check=False,
+    )  # fmt: skip
+    assert ran.returncode == 0, ran.stderr
+    return ran.stdout
+
+
+def test_rules_are_written_with_an_address(tmp_path: Path) -> None:
+    rules = RULES.read_text(encoding="utf-8")
+    assert _written(SHARDMERGE_DOCS_URL="") == rules
+    place = tmp_path / "out.yml"
+    _written("--docs-url", "https://docs.example.com/shardmerge/", "--output", str(place))
+    text = place.read_text(encoding="utf-8")
+    assert text == _written(SHARDMERGE_DOCS_URL="https://docs.example.com/shardmerge")
+    urls = re.findall(r"^ +runbook_url: (\S+)$", text, re.MULTILINE)
+    assert urls == [f"https://docs.example.com/shardmerge/runbooks/{alert}/" for alert in ALERTS]
+    assert text.replace("https://docs.example.com/shardmerge/runbooks", f"{DEFAULT}/runbooks") == rules
+    ran = subprocess.run(["promtool", "check", "rules", place], capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+
+
+@pytest.mark.parametrize(
+    "url", ["", "docs", "javascript:alert(1)", "https://", "https://u:p@h", "https://h/\n x", "https://h/'"]
+)
+def test_what_is_no_address(url: str) -> None:
+    with pytest.raises(ValueError, match="must"):
+        checked(url)
+
+
+def _sentences(text: str) -> list[str]:
+    """Of a page: blocks of code belong to the text before them."""
+    return re.split(r"(?<=[.:])\s+(?=[A-Z0-9])|\n\n(?=\S)", text)
+
+
+@pytest.mark.parametrize("path", sorted(RUNBOOKS.glob("DM_*.md")), ids=lambda path: path.stem)
+def test_a_way_out_that_may_lose_data_says_so(path: Path) -> None:
+    for sentence in _sentences(path.read_text(encoding="utf-8")):
+        if DESTRUCTIVE.search(" ".join(sentence.split())):
+            assert CONSEQUENCE.search(sentence), sentence
 
 
 def test_every_runbook_has_an_alert() -> None:
@@ -153,7 +217,7 @@ def test_a_runbook_names_commands_metrics_and_errors_that_exist(path: Path) -> N
     commands = set(re.findall(r"^### dmctl (.+)$", reference, re.MULTILINE))
     for line in re.findall(r"dmctl ((?:[a-z-]+ ?)+)", text):
         assert any(f"{line} ".startswith(f"{command} ") for command in commands), f"dmctl {line}"
-    for command, rest in re.findall(r"dmctl ([a-z-]+(?: (?:unlock|list|retry|drop|skip))?)([^`\n]*)", text):
+    for command, rest in re.findall(r"dmctl ([a-z-]+(?: (?:unlock|list|retry|drop|skip|init))?)([^`\n]*)", text):
         of_command = reference.partition(f"### dmctl {command}\n")[2].partition("\n### ")[0]
         for option in re.findall(r"(?<!\S)--[a-z-]+", rest):
             assert option in of_command, f"dmctl {command} {option}"

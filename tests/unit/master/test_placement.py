@@ -37,7 +37,7 @@ def test_bound_sources_stay_while_their_worker_lives(
 
 
 @given(SOURCES, WORKERS, BINDINGS)
-def test_source_of_a_dead_worker_keeps_its_binding_until_somebody_takes_over(
+def test_source_of_a_dead_worker_keeps_its_binding_until_another_takes_over(
     sources: frozenset[str], workers: frozenset[str], bindings: dict[str, str]
 ) -> None:
     result = after(bindings, place(sources, workers, bindings))

@@ -21,7 +21,6 @@ def as_before() -> Iterator[None]:
     handlers, level = list(root.handlers), root.level
     yield
     structlog.reset_defaults()
-    structlog.contextvars.clear_contextvars()
     root.handlers[:] = handlers
     root.setLevel(level)
 

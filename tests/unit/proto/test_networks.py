@@ -42,7 +42,7 @@ def test_what_is_allowed(entry: str, host: str, address: str, expected: bool) ->
     assert of("198.51.100.0/24", entry).allow(host, address) is expected
 
 
-def test_literal_addresses_are_told_from_names() -> None:
+def test_literal_addresses_are_distinguished_from_names() -> None:
     allowed = of("10.0.0.0/8")
     assert allowed.refuse_host("192.0.2.1")
     assert allowed.refuse_host("::1")

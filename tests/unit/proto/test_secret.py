@@ -134,7 +134,7 @@ def test_every_way_to_write_a_password_is_replaced(key: secret.SecretKey, style:
     assert "p w" not in file.text and "p\n" not in file.text
 
 
-def test_a_password_that_stands_elsewhere_too(key: secret.SecretKey) -> None:
+def test_a_password_that_is_elsewhere_too(key: secret.SecretKey) -> None:
     secret.use(key.path)
     text = TASK.replace('"p: w"', "root")
     assert "user: root\n" in parse_task(text, "task.yaml", {}).text

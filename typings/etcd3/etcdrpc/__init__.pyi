@@ -41,6 +41,7 @@ class RangeRequest:
 class RangeResponse:
     header: ResponseHeader
     kvs: Sequence[KeyValue]
+    more: bool
     count: int
 
 class PutRequest:
@@ -145,3 +146,44 @@ class WatchCall(grpc.Call, Iterator[WatchResponse]): ...
 class WatchStub:
     def __init__(self, channel: grpc.Channel) -> None: ...
     Watch: grpc.StreamStreamMultiCallable[WatchRequest, WatchResponse]
+
+class StatusRequest: ...
+
+class StatusResponse:
+    header: ResponseHeader
+    version: str
+    dbSize: int
+    leader: int
+    raftIndex: int
+    raftTerm: int
+
+class AlarmRequest:
+    GET: ClassVar[int]
+    def __init__(self, *, action: int = ...) -> None: ...
+
+class AlarmMember:
+    memberID: int
+    alarm: int
+
+class AlarmResponse:
+    alarms: Sequence[AlarmMember]
+
+class Member:
+    ID: int
+    name: str
+    peerURLs: Sequence[str]
+    clientURLs: Sequence[str]
+
+class MemberListRequest: ...
+
+class MemberListResponse:
+    members: Sequence[Member]
+
+class MaintenanceStub:
+    def __init__(self, channel: grpc.Channel) -> None: ...
+    Status: grpc.UnaryUnaryMultiCallable[StatusRequest, StatusResponse]
+    Alarm: grpc.UnaryUnaryMultiCallable[AlarmRequest, AlarmResponse]
+
+class ClusterStub:
+    def __init__(self, channel: grpc.Channel) -> None: ...
+    MemberList: grpc.UnaryUnaryMultiCallable[MemberListRequest, MemberListResponse]

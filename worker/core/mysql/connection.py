@@ -15,6 +15,7 @@ from pymysql.converters import conversions, escape_string
 from shardmerge.proto import errors, networks
 from shardmerge.proto.config.rules.reserved_names import PINNED_VARIABLES
 from shardmerge.proto.errors import ShardmergeError
+from shardmerge.worker.core import seen_servers
 from shardmerge.worker.core.mysql.endpoint import PLAIN, Endpoint, Side
 from shardmerge.worker.core.mysql.guarded_connection import SHORT_ANSWER, Guard, GuardedConnection
 from shardmerge.worker.core.mysql.login import CACHING, PublicKeyLoginNeeded, Refused
@@ -174,6 +175,8 @@ def connect(
         with session.within_deadline(CONNECT_SECONDS), session.short_answers():
             _prepare(session, endpoint, side, raw)
         vars(session)[_ENDPOINT] = endpoint
+        version = str(vars(session)["server_version"])
+        seen_servers.OF_PROCESS.add(side.name.lower(), endpoint.host, endpoint.port, version)
         _set_read_timeout(session, read_timeout)
     except pymysql.MySQLError as error:
         _close(session)

@@ -1,7 +1,10 @@
-"""Converts times that users configure to Unix seconds of the source's clock."""
+"""Reads the clock of a server, and converts times that users configure to Unix seconds of the source's clock."""
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import datetime
 
 from shardmerge.proto import errors
@@ -15,6 +18,29 @@ def now(session: Session) -> float:
     """The source's clock, in Unix seconds. Raises ``pymysql.MySQLError``."""
     [(seconds,)] = ask(session, "SELECT UNIX_TIMESTAMP(SYSDATE(6))")
     return float(seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class ClockReading:
+    """A clock compared with this worker's: ahead by ``ahead`` seconds, plus or minus ``error``."""
+
+    whose: str
+    ahead: float
+    error: float
+
+
+def read_clock(session: Session, whose: str, own: Callable[[], float] = time.time) -> ClockReading:
+    """Compare a server's clock with this one. Raises ``pymysql.MySQLError``."""
+    before = own()
+    there = now(session)
+    after = own()
+    return compared(whose, there, before, after)
+
+
+def compared(whose: str, there: float, before: float, after: float) -> ClockReading:
+    """A clock that showed ``there`` at some time between ``before`` and ``after``. Pure. If this worker's clock was
+    changed meanwhile, the error is as large as the change."""
+    return ClockReading(whose, there - (before + after) / 2, abs(after - before) / 2)
 
 
 def parse_time(session: Session, text: str, source: str) -> float:

@@ -34,6 +34,7 @@ from shardmerge.worker.core.spark.build import own_versions
 from shardmerge.worker.core.spark.executors import Executors
 from shardmerge.worker.core.spark.failures import JVM_ERRORS, difference, first_line
 from shardmerge.worker.core.spark.job import Job, TaskFailure
+from shardmerge.worker.core.spark.jvm_heap import JvmHeap, read_heap
 from shardmerge.worker.core.spark.launch import connecting, start_jvm
 from shardmerge.worker.core.spark.settings import effective, slots, ui_address
 from shardmerge.worker.core.stop_signal import StopSignal
@@ -177,6 +178,11 @@ class SparkRunner:
         """The process id of the JVM of Spark's driver; None if it has ended or belongs to another process."""
         process = getattr(getattr(self._spark.sparkContext, "_gateway", None), "proc", None)
         return None if process is None or process.poll() is not None else int(process.pid)
+
+    def heap(self) -> JvmHeap | None:
+        """The heap of the JVM of Spark's driver. It waits for the JVM; see
+        :func:`shardmerge.worker.core.spark.jvm_heap.read_heap`."""
+        return None if self._jvm_gone() else read_heap(self._spark)
 
     @property
     def ui_url(self) -> str:

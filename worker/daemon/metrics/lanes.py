@@ -6,15 +6,20 @@ from collections.abc import Iterator
 
 from shardmerge.proto.metrics import dm_syncer, own_worker
 from shardmerge.proto.metrics.family import Sample
-from shardmerge.proto.metrics.tables import PerTable, TableName, bounded
-from shardmerge.worker.core.batch import ChangeCounts
+from shardmerge.proto.metrics.tables import Demand, TableName, bounded
 from shardmerge.worker.daemon.metrics.figures import SubTaskFigures
-from shardmerge.worker.replicate.lane_totals import CAUSES, NO_CHANGES, LaneTotal, SubTaskTotals
+from shardmerge.worker.replicate.lane_totals import CAUSES, NO_CHANGES, LaneTotal, SubTaskTotals, together
 
 _JOBS = (dm_syncer.ADDED_JOBS, dm_syncer.FINISHED_JOBS)
 
 
-def lane_samples(figures: SubTaskFigures, source: str, worker: str, per_table: PerTable) -> Iterator[Sample]:
+def demand_of(figures: SubTaskFigures) -> Demand:
+    """The tables and lanes for which there may be series."""
+    return Demand(len(figures.totals.tables), len(_numbers(figures)))
+
+
+def lane_samples(figures: SubTaskFigures, source: str, worker: str, tables: int) -> Iterator[Sample]:
+    """``tables``: how many target tables have series of their own."""
     of = {"task": figures.status.name, "source_id": source}
     totals = figures.totals
     sync = figures.status.sync
@@ -23,11 +28,15 @@ def lane_samples(figures: SubTaskFigures, source: str, worker: str, per_table: P
         if not lane.unknown:
             yield own_worker.LANE_BEHIND.sample(lane.bytes_behind, **of, lane=str(lane.lane))
             yield own_worker.LANE_AGE.sample(lane.oldest_ms / 1000, **of, lane=str(lane.lane))
-    numbers = sorted({*totals.lanes, *(lane.lane for lane in sync.lanes)}) or [0]
+    numbers = _numbers(figures)
     for number in numbers:
         yield from _lane(totals.lanes.get(number, LaneTotal()), {**of, "lane": str(number)}, worker)
     yield from _together(totals, of, worker)
-    yield from _jobs(totals, of, worker, per_table, numbers)
+    yield from _jobs(totals, of, worker, tables, numbers)
+
+
+def _numbers(figures: SubTaskFigures) -> list[int]:
+    return sorted({*figures.totals.lanes, *(lane.lane for lane in figures.status.sync.lanes)}) or [0]
 
 
 def _lane(total: LaneTotal, of: dict[str, str], worker: str) -> Iterator[Sample]:
@@ -61,16 +70,13 @@ def _ideal_qps(total: LaneTotal, lanes: int) -> float:
     return lanes * (kinds.inserts + kinds.updates + kinds.deletes) / seconds if seconds else 0.0
 
 
-def _jobs(
-    totals: SubTaskTotals, of: dict[str, str], worker: str, per_table: PerTable, numbers: list[int]
-) -> Iterator[Sample]:
-    names = {TableName(target.schema, target.table): None for target in totals.tables}
-    yield own_worker.MERGED_TABLES.sample(max(0, len(names) - per_table.limit), **of)
+def _jobs(totals: SubTaskTotals, of: dict[str, str], worker: str, tables: int, numbers: list[int]) -> Iterator[Sample]:
+    yield own_worker.MERGED_TABLES.sample(max(0, len(totals.tables) - tables), **of)
     for number in numbers:
         changes = totals.lanes.get(number, LaneTotal()).changes
         # In the subtask's order of tables, so that a table keeps its series.
         ordered = {TableName(*target): changes.get(target, NO_CHANGES) for target in totals.tables}
-        found = bounded(ordered, per_table, ChangeCounts.plus) or {TableName("", ""): NO_CHANGES}
+        found = bounded(ordered, tables, together) or {TableName("", ""): NO_CHANGES}
         for table, counts in found.items():
             for kind, count in (("insert", counts.inserts), ("update", counts.updates), ("delete", counts.deletes)):
                 for family in _JOBS:

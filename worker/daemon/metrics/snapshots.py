@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from shardmerge.proto import worker_pb2
 from shardmerge.proto.metrics import dm_other, own_worker
 from shardmerge.proto.metrics.family import Sample
+from shardmerge.worker.snapshot.limits.reader_times import CAUSES
 
 
 def snapshot_samples(load: worker_pb2.LoadStatus, task: str, source: str) -> Iterator[Sample]:
@@ -28,3 +29,9 @@ def snapshot_samples(load: worker_pb2.LoadStatus, task: str, source: str) -> Ite
     )
     yield dm_other.LIGHTNING_TABLES.sample(len(load.tables) - completed, **of, state="pending")
     yield dm_other.LIGHTNING_TABLES.sample(completed, **of, state="completed")
+
+
+def reader_samples(seconds: Mapping[str, float], task: str, source: str) -> Iterator[Sample]:
+    """``seconds``: of all readers together, by cause."""
+    for cause in CAUSES:
+        yield own_worker.READER_SECONDS.sample(seconds.get(cause, 0.0), task=task, source_id=source, cause=cause)

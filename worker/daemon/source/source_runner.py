@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from shardmerge.proto import config_pb2, errors, worker_pb2
+from shardmerge.proto import config_pb2, diagnose_pb2, errors, worker_pb2
 from shardmerge.proto.config.secrets.sealed import same_meaning
 from shardmerge.proto.errors import ShardmergeError
 from shardmerge.proto.log import get_logger
 from shardmerge.proto.rpc.coded_errors import error_to_proto
+from shardmerge.proto.task_history.event import History
 from shardmerge.worker.core.mysql.connection import (
     Endpoint,
 )
@@ -19,17 +20,24 @@ from shardmerge.worker.core.position import RelayOffset
 from shardmerge.worker.core.spark.runner import SparkRunner
 from shardmerge.worker.daemon.commands.binlog_schema import operate_schema
 from shardmerge.worker.daemon.commands.move_source import check_switch
-from shardmerge.worker.daemon.metrics.figures import SourceFigures
+from shardmerge.worker.daemon.diagnosis.overview import overview
+from shardmerge.worker.daemon.diagnosis.sample import CopySample, RelaySample, Sample
+from shardmerge.worker.daemon.forecast.figures import SourceForecast
+from shardmerge.worker.daemon.forecast.source_watch import SourceWatch
+from shardmerge.worker.daemon.metrics.figures import CompareFigures, SourceFigures
 from shardmerge.worker.daemon.source.caught_up import CaughtUp
 from shardmerge.worker.daemon.source.relay_begin import begin_relay
+from shardmerge.worker.daemon.source.relay_history import RelayHistory
 from shardmerge.worker.daemon.source.server_id_lease import ServerIdLease
 from shardmerge.worker.daemon.source.source_check import SourceCheck
 from shardmerge.worker.daemon.subtask.relay_hold import HoldAll, HoldFrom, HoldNothing, lowest_hold
 from shardmerge.worker.daemon.subtask.source_context import SourceContext
 from shardmerge.worker.daemon.subtask.subtask import Decision, SubTask
+from shardmerge.worker.daemon.subtask.subtask_history import RELEASED
 from shardmerge.worker.daemon.task_service import TaskService
 from shardmerge.worker.ddl.locks.lock_client import LockClient
-from shardmerge.worker.relay import binlog_retention
+from shardmerge.worker.ddl.locks.lock_run import target_of
+from shardmerge.worker.relay.clock_offset import ClockOffset
 from shardmerge.worker.relay.model import PurgePolicy
 from shardmerge.worker.relay.purge_policy import HeldBecause, Purged, kept_because
 from shardmerge.worker.relay.relay import Relay
@@ -58,6 +66,7 @@ class SourceRunner:
         epochs: Epochs,
         run_allowed: Callable[[], bool],
         shards: LockClient,
+        history: History,
         *,
         relay_paused: bool,
     ) -> None:
@@ -70,6 +79,7 @@ class SourceRunner:
             config.flavor,
             server_id,
             PurgePolicy.from_proto(config.purge),
+            clock_offset=ClockOffset(),
         )
         self._server_id = server_id
         self._subtasks: dict[str, SubTask] = {}
@@ -78,14 +88,26 @@ class SourceRunner:
         self._run_allowed = run_allowed
         self._caught_up = CaughtUp()
         self._reconciled = False  # before that, subtasks may exist that are not known here
-        self._clock = PollingClock(endpoint, config.source_id)
+        self._clock = PollingClock(endpoint, config.source_id, self.relay.clock_offset)
         self._host = SourceContext(
-            config, self.relay, self._clock, epochs, spark, service, lane_address, self._needed_by_others, shards
+            config,
+            self.relay,
+            self._clock,
+            epochs,
+            spark,
+            service,
+            lane_address,
+            self._needed_by_others,
+            shards,
+            history,
         )
+        self._relay_history = RelayHistory(history, config.source_id)
         self._check: SourceCheck | None = None
         self.relay.set_needed(self._needed)
         self.relay.pause(paused=relay_paused)
         self.relay.start()
+        self._watch = SourceWatch(self.relay, self._clock, self.task_configs)
+        self._watch.start()
 
     def adopt(self, config: config_pb2.SourceConfig) -> bool:
         """Take over another configuration; False when it needs a restart. Filters are part of the subtasks'
@@ -154,6 +176,7 @@ class SourceRunner:
                     self._host.service.totals.forget(subtask.name, self.config.source_id)
             self._ending = [subtask for subtask in self._ending if not subtask.join(0)]
         self._reconciled = True
+        self._relay_history.observe(self.relay.status().error, list(decisions))
 
     def _join_ended(self, task: str, seconds: float) -> None:
         for subtask in self._ending:
@@ -183,8 +206,9 @@ class SourceRunner:
             check.stop()
         everyone = [*self._all(), *self._ending]
         for subtask in everyone:
-            subtask.end()
+            subtask.end(RELEASED)
         late = [subtask for subtask in everyone if not subtask.join(seconds)]
+        self._watch.stop()
         self._clock.stop()
         self.relay.stop()
         self._server_id.release()
@@ -203,30 +227,59 @@ class SourceRunner:
         """The relay's status and those of the subtasks (of ``task`` only, unless it is "")."""
         return self._relay_status(), [subtask.status() for subtask in self._present() if task in ("", subtask.name)]
 
-    def figures(self, is_compared: Callable[[str], bool]) -> SourceFigures:
-        """For metrics. ``is_compared``: whether a task is being compared now. Like :meth:`status` it never waits for a
-        server."""
+    def figures(self, comparisons: Callable[[str], CompareFigures]) -> SourceFigures:
+        """For metrics. ``comparisons``: of a task. Like :meth:`status` it never waits for a server."""
         source, totals = self.config.source_id, self._host.service.totals
         return SourceFigures(
             source,
             self._relay_status(),
             self.relay.figures(),
-            tuple(
-                each.figures(totals.of(each.name, source), is_compared=is_compared(each.name)) for each in self._all()
-            ),
-            self._retention_left(),
+            tuple(each.figures(totals.of(each.name, source), comparisons(each.name)) for each in self._all()),
+            self.forecast(),
         )
 
-    def _retention_left(self) -> float | None:
-        """Seconds until the source may delete binlog that the relay log lacks; None: unknown, or it never does."""
-        limit, end, head = self._clock.retention(), self._clock.end(), self.relay.head()
-        if limit is None or not end.position.file or not self.relay.relay_id:
-            return None
-        now = time.time()
-        if head.position.reaches(end.position):
-            # What it lacks was written after that end was read.
-            return binlog_retention.left(limit, now, now)
-        return binlog_retention.left(limit, now, head.commit_time) if head.commit_time else None
+    def forecast(self) -> SourceForecast:
+        """What was last measured of the source and its relay log. Never waits."""
+        return self._watch.current()
+
+    def task_configs(self) -> Mapping[str, config_pb2.SubTaskConfig]:
+        """The configurations of the source's tasks, by name."""
+        return {subtask.name: subtask.config for subtask in self._all()}
+
+    def sample(self, subtask: SubTask, *, is_compared: bool) -> Sample:
+        """What the memory holds about a subtask now. Like :meth:`status` it never waits for a server."""
+        source, unit, copying = self.config.source_id, subtask.replicating(), subtask.copying()
+        relay, clock = self.relay, self._clock
+        _, locks = self._host.shards.locks(subtask.name, 0, 0.0)
+        return Sample(
+            time.monotonic(),
+            subtask.status(),
+            RelaySample(
+                relay.figures().fetched.bytes_written,
+                relay.head().position,
+                clock.position(),
+                clock.round_trip(),
+                relay.unknown() or clock.unknown(),
+            ),
+            self._host.service.totals.of(subtask.name, source),
+            (unit.plans or ()) if unit is not None else (),
+            unit.connections() if unit is not None else {},
+            None if copying is None else CopySample(copying.reader_seconds(), copying.throttle(), copying.readers),
+            is_compared,
+            tuple(map(target_of, locks)),
+        )
+
+    def overview(self) -> list[diagnose_pb2.SubTaskOverview]:
+        """The figures of all subtasks for `dmctl top`."""
+        totals, source = self._host.service.totals, self.config.source_id
+        silent_seconds = self.relay.figures().fetched.silent_seconds(time.monotonic())
+        found: list[diagnose_pb2.SubTaskOverview] = []
+        for subtask in self._present():
+            copying = subtask.copying()
+            seconds = totals.seconds(subtask.name, source)
+            throttle = "" if copying is None else copying.throttle()
+            found.append(overview(subtask.status(), seconds, throttle, silent_seconds))
+        return found
 
     def purge_before(self, file: str, relay_id: str) -> worker_pb2.WorkerPurgeRelayResponse:
         """Purge the relay log; reports what was removed and why not more; see
@@ -284,6 +337,7 @@ class SourceRunner:
         )
         if state.error is not None:
             status.result.CopyFrom(error_to_proto(state.error))
+        self.forecast().add_pauses(status, self.config.source_id)
         return status
 
     def _needed(self) -> RelayOffset | None:

@@ -9,13 +9,13 @@ from shardmerge.proto import config_pb2, errors
 from shardmerge.proto.errors import ShardmergeError
 from shardmerge.worker.core.mysql.connection import Session, dialect_of
 from shardmerge.worker.core.stop_signal import StopSignal
-from shardmerge.worker.daemon.subtask.begin import begin
-from shardmerge.worker.daemon.subtask.finish import finished_outcome, read_stop_search
-from shardmerge.worker.daemon.subtask.remove_earlier_rows import remove_earlier_rows
-from shardmerge.worker.daemon.subtask.replicate_phase import replicate
+from shardmerge.worker.daemon.subtask.phases.begin import begin
+from shardmerge.worker.daemon.subtask.phases.finish import finished_outcome, read_stop_search
+from shardmerge.worker.daemon.subtask.phases.remove_earlier_rows import remove_earlier_rows
+from shardmerge.worker.daemon.subtask.phases.replicate_phase import replicate
+from shardmerge.worker.daemon.subtask.phases.snapshot_phase import copy
 from shardmerge.worker.daemon.subtask.run_config import with_target_facts
 from shardmerge.worker.daemon.subtask.run_resources import RunObserver, RunResources
-from shardmerge.worker.daemon.subtask.snapshot_phase import copy
 from shardmerge.worker.daemon.subtask.source_context import SourceContext
 from shardmerge.worker.daemon.subtask.target_server import check_target_server
 from shardmerge.worker.rules import Rules

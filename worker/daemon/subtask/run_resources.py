@@ -16,6 +16,7 @@ from shardmerge.worker.core.stop_signal import StopSignal
 from shardmerge.worker.core.table import Table
 from shardmerge.worker.core.table_numbers import TableNumbers
 from shardmerge.worker.daemon.subtask.source_context import SourceContext
+from shardmerge.worker.daemon.subtask.subtask_history import SubTaskHistory
 from shardmerge.worker.rules import Rules
 from shardmerge.worker.target.members.member_cache import MemberCache
 from shardmerge.worker.target.records import subtask_record
@@ -39,6 +40,10 @@ class RunObserver(Protocol):
 
     def binlog_ops(self) -> tuple[BinlogOp, ...]:
         """The operator's overrides for statements of the source's binlog."""
+        ...
+
+    def reader_time(self, cause: str, seconds: float) -> None:
+        """The readers of a copy have spent ``seconds`` on ``cause``; it never waits."""
         ...
 
     def background_activity(self, activity: Callable[[], str]) -> None:
@@ -116,6 +121,7 @@ class RunResources:
     def context(self, rules: Rules, epoch: int, tables: tuple[Table, ...]) -> RunContext:
         """The context of a unit of this run."""
         host = self.host
+        history = SubTaskHistory(host.history, self.config.task, self.source_id)
         return RunContext(
             config=self.config,
             source=host.source,
@@ -131,6 +137,9 @@ class RunResources:
             members=MemberCache(self.config.meta_schema, self.config.task),
             numbers=TableNumbers(len(tables)),
             run_secret=self.run_secret,
+            on_ddl=lambda outcome: history.ddl(outcome, epoch),
+            on_tables=lambda what, tables, error: history.tables(what, tables, error, epoch),
+            on_reader_time=self.owner.reader_time,
         )
 
     def run_unit(self, unit: ProcessUnit, stop: StopSignal) -> Outcome:

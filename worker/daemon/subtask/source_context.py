@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from shardmerge.proto import config_pb2
+from shardmerge.proto.task_history.event import NO_HISTORY, History
 from shardmerge.worker.core.spark.runner import SparkRunner
 from shardmerge.worker.daemon.task_service import TaskService
 from shardmerge.worker.ddl.locks.lock_client import LockClient
@@ -19,6 +20,7 @@ class SourceContext:
     """The context of one bound source, shared by all of its subtasks.
 
     ``needed_by_others``: whether a subtask of another task may need the present relay log.
+    ``history``: takes what happens to the subtasks.
     """
 
     source: config_pb2.SourceConfig
@@ -30,3 +32,4 @@ class SourceContext:
     lane_address: str
     needed_by_others: Callable[[str], bool]
     shards: LockClient
+    history: History = NO_HISTORY

@@ -23,17 +23,22 @@ from shardmerge.proto.errors import ShardmergeError
 from shardmerge.proto.log import get_logger
 from shardmerge.proto.rpc.coded_errors import error_to_proto
 from shardmerge.proto.state_pb2 import BinlogOp
+from shardmerge.proto.tracing.operation import Operation, within
+from shardmerge.proto.tracing.spans import Span, begin_span
 from shardmerge.worker.core.stop_signal import StopSignal
-from shardmerge.worker.daemon.metrics.figures import SubTaskFigures
+from shardmerge.worker.daemon.metrics.figures import CompareFigures, SubTaskFigures
 from shardmerge.worker.daemon.metrics.run_counts import RunCounts
+from shardmerge.worker.daemon.subtask import subtask_history as causes
 from shardmerge.worker.daemon.subtask.relay_hold import HoldAll, HoldFrom, HoldNothing, RelayHold
 from shardmerge.worker.daemon.subtask.run import SubTaskRun
 from shardmerge.worker.daemon.subtask.run_config import MOST_BATCH_DIVISOR, with_smaller_batches
 from shardmerge.worker.daemon.subtask.source_context import SourceContext
+from shardmerge.worker.daemon.subtask.subtask_history import SubTaskHistory
 from shardmerge.worker.replicate.join.unit import JoiningUnit
 from shardmerge.worker.replicate.lane_totals import SubTaskTotals
 from shardmerge.worker.replicate.status import without_progress
 from shardmerge.worker.replicate.unit import ReplicateUnit
+from shardmerge.worker.snapshot.limits.reader_times import ReaderTotal
 from shardmerge.worker.snapshot.unit import SnapshotUnit
 from shardmerge.worker.unit.contract import Failed, Finished, Outcome, ProcessUnit, Stopped
 
@@ -67,7 +72,8 @@ def may_become(now: pb.Stage, then: pb.Stage) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The master's record of the subtask, as of its ``revision``. ``binlog_ops``: overrides for statements."""
+    """The master's record of the subtask, as of its ``revision``. ``binlog_ops``: overrides for statements.
+    ``operation``: the last command that changed the task."""
 
     config: config_pb2.SubTaskConfig
     expected: pb.Stage
@@ -75,6 +81,7 @@ class Decision:
     update_token: str
     revision: int
     binlog_ops: tuple[BinlogOp, ...] = ()
+    operation: Operation | None = None
 
 
 def _same_config(one: config_pb2.SubTaskConfig, other: config_pb2.SubTaskConfig) -> bool:
@@ -128,10 +135,14 @@ class SubTask:
         self._failures = 0
         self._counts = RunCounts()
         self._copied: worker_pb2.LoadStatus | None = None  # the history's progress when its unit had ended
-        self._known_since = time.monotonic()
+        self._readers = ReaderTotal()
+        self._progress_due_since = time.monotonic()
         self._retry_at: float | None = None
         self._batch_divisor = 1
+        self._starting: Span | None = None
         self._log = log.bind(task=decision.config.task, source=host.source.source_id)
+        self._history = SubTaskHistory(host.history, decision.config.task, host.source.source_id)
+        self._end_cause = causes.REMOVED
         self._thread = threading.Thread(target=self._run_all, name=f"subtask-{decision.config.task}", daemon=True)
         self._thread.start()
 
@@ -174,9 +185,11 @@ class SubTask:
         with self._condition:
             self._condition.notify_all()
 
-    def end(self) -> None:
-        """Begin to stop permanently."""
+    def end(self, cause: str = causes.REMOVED) -> None:
+        """Begin to stop permanently. ``cause``: for the history."""
         with self._condition:
+            if not self._ending:
+                self._end_cause = cause
             self._ending = True
             self._stop.set()
             self._condition.notify_all()
@@ -227,6 +240,12 @@ class SubTask:
             unit = unit.own_lanes
         return unit if isinstance(unit, ReplicateUnit) else None
 
+    def copying(self) -> SnapshotUnit | None:
+        """The running unit that copies the subtask's history; None: it does not copy one."""
+        with self._condition:
+            unit = self._unit if self._stage == pb.STAGE_RUNNING and self._begun and not self._stop.is_set else None
+        return unit if isinstance(unit, SnapshotUnit) else None
+
     def relay_hold(self) -> RelayHold:
         """What the subtask may still read of the relay log (I7)."""
         with self._condition:
@@ -271,7 +290,7 @@ class SubTask:
                     status.join.CopyFrom(joining)
         return status
 
-    def figures(self, totals: SubTaskTotals, *, is_compared: bool) -> SubTaskFigures:
+    def figures(self, totals: SubTaskTotals, compared: CompareFigures) -> SubTaskFigures:
         """For metrics. ``totals``: of its lanes. Like :meth:`status` it never waits for a server."""
         status = self.status()
         with self._condition:
@@ -286,13 +305,14 @@ class SubTask:
             totals,
             runs,
             copied,
-            now - self._known_since,
+            now - self._progress_due_since,
             failures,
             None if retry_at is None else max(0.0, retry_at - now),
             unit.seconds_since_chunk() if isinstance(unit, SnapshotUnit) else None,
             unit.remaining_seconds() if isinstance(unit, ReplicateUnit) else None,
             bool(locks),
-            is_compared,
+            compared,
+            self._readers.read(),
         )
 
     # --- its own thread
@@ -300,12 +320,16 @@ class SubTask:
     def _run_all(self) -> None:
         while self._await_run():
             started = time.monotonic()
-            outcome = self._run()
+            with within(self._decision.operation):
+                outcome = self._run()
             if time.monotonic() - started > self._reset_seconds(outcome):
                 self._failures = 0
-            self._conclude(outcome)
+            # A newer command may have ended the run.
+            with within(self._decision.operation):
+                self._conclude(outcome)
         with self._condition:
-            self._become(pb.STAGE_STOPPED)
+            self._history.decided()
+            self._become(pb.STAGE_STOPPED, self._end_cause)
 
     def _reset_seconds(self, outcome: Outcome) -> float:
         """A run that lasted longer than this begins the pauses anew. Executors may be lost one after the other, for
@@ -321,17 +345,27 @@ class SubTask:
                     return False
                 decision = self._decision
                 if decision.expected == pb.STAGE_PAUSED and self._stage == pb.STAGE_NEW:
-                    self._become(pb.STAGE_PAUSED)
+                    self._become(pb.STAGE_PAUSED, causes.AS_DECIDED)
                 if not self._held and self._is_due(decision):
+                    cause = self._cause_of_run(decision)
                     self._tried_revision = self._begun_revision = decision.revision
                     self._ops_before = decision.binlog_ops
                     self._retry_at = None
                     self._error = None
                     self._stop = StopSignal()
                     self._begun = False
-                    self._become(pb.STAGE_RUNNING)
+                    if cause != causes.AUTOMATIC:
+                        self._progress_due_since = time.monotonic()
+                    self._become(pb.STAGE_RUNNING, cause)
                     return True
                 self._condition.wait(self._wait_seconds())
+
+    def _cause_of_run(self, decision: Decision) -> str:
+        """Why a run that is due begins, for the history."""
+        if decision.revision > self._tried_revision:
+            self._history.decided()
+            return causes.AS_DECIDED
+        return causes.LEASE_BACK if self._error is None else causes.AUTOMATIC
 
     def _wait_seconds(self) -> float | None:
         """How long to wait for a notification: until the retry, or shortly while the lease may return unnoticed."""
@@ -354,6 +388,7 @@ class SubTask:
 
     def _run(self) -> Outcome:
         decision = self._decision
+        self._starting = begin_span("subtask start", task=self.name, source=self._host.source.source_id)
         try:
             config = with_smaller_batches(decision.config, self._batch_divisor)
             run = SubTaskRun(config, decision.meta_token, decision.update_token, self._host, self)
@@ -377,8 +412,16 @@ class SubTask:
         with self._condition:
             self._unit = unit
             self._begun = True
+            starting, self._starting = self._starting, None
             if isinstance(copied, worker_pb2.LoadStatus):
                 self._copied = copied
+                if not isinstance(unit, SnapshotUnit):
+                    self._history.replicates(self._epoch)
+        if starting is not None:
+            starting.end()
+
+    def reader_time(self, cause: str, seconds: float) -> None:
+        self._readers.add(cause, seconds)
 
     def background_activity(self, activity: Callable[[], str]) -> None:
         with self._condition:
@@ -396,6 +439,9 @@ class SubTask:
             self._fresh = fresh
 
     def _conclude(self, outcome: Outcome) -> None:
+        if self._starting is not None:
+            self._starting.end(outcome.error if isinstance(outcome, Failed) else None)
+            self._starting = None
         with self._condition:
             self._counts.ended(outcome, in_snapshot=self._begun and isinstance(self._unit, SnapshotUnit))
             match outcome:
@@ -403,10 +449,10 @@ class SubTask:
                     self._become(pb.STAGE_FINISHED)
                 case Stopped():
                     if not self._ending:
-                        self._become(pb.STAGE_PAUSED)
+                        self._become(pb.STAGE_PAUSED, self._cause_of_stop())
                 case Failed(error=error):
                     self._error = error
-                    self._become(pb.STAGE_PAUSED)
+                    self._become(pb.STAGE_PAUSED, error=error)
                     if error.spec is errors.replicate.TARGET_TRANSACTION_TOO_LARGE:
                         self._batch_divisor = min(self._batch_divisor * 4, MOST_BATCH_DIVISOR)
                     if error.spec.retryable:
@@ -423,7 +469,14 @@ class SubTask:
                             self._retry_at = time.monotonic()
                         self._log.error("run failed", error=str(error), workaround=error.workaround)
 
-    def _become(self, stage: pb.Stage) -> None:
+    def _cause_of_stop(self) -> str:
+        """Why a run was stopped, for the history."""
+        if self._decision.expected != pb.STAGE_RUNNING:
+            return causes.AS_DECIDED
+        return causes.AGAIN if self._decision.revision > self._tried_revision else causes.LEASE_LOST
+
+    def _become(self, stage: pb.Stage, cause: str = "", error: ShardmergeError | None = None) -> None:
+        """``cause``, ``error``: for the history."""
         if not may_become(self._stage, stage):
             raise errors.worker.INTERNAL(
                 kind="stage change",
@@ -431,6 +484,14 @@ class SubTask:
                 reason=f"{pb.Stage.Name(self._stage)} to {pb.Stage.Name(stage)}",
             )
         if stage != self._stage:
-            self._log.info("stage", was=pb.Stage.Name(self._stage), now=pb.Stage.Name(stage))
+            with within(self._decision.operation):
+                self._report_stage(stage, cause, error)
         self._stage = stage
         self._condition.notify_all()
+
+    def _report_stage(self, stage: pb.Stage, cause: str, error: ShardmergeError | None) -> None:
+        self._log.info("stage", was=pb.Stage.Name(self._stage), now=pb.Stage.Name(stage))
+        if error is None:
+            self._history.stage(self._stage, stage, cause, self._epoch)
+        else:
+            self._history.failed(self._stage, error, self._epoch, retries=error.spec.retryable)

@@ -123,7 +123,7 @@ class Appender:
         return FromFile(asked, seed=False)
 
     def set_received_at(self, at: float) -> None:
-        """Set the Unix time at which the next events were received."""
+        """Set the Unix time, of the source's clock, at which the next events were received; 0.0: unknown."""
         self._walker.received = at
 
     def feed(self, event: memoryview) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 
 from shardmerge.proto import errors
@@ -15,7 +16,8 @@ _DISK = (errors.relay.DISK_FULL, errors.relay.DISK_FAILED)
 @dataclass(frozen=True, slots=True)
 class FetchFigures:
     """Since the worker has the source. ``bytes_written``: of the source's binlog; ``resumable``, ``final``: errors
-    after which the relay continues by itself, or not."""
+    after which the relay continues by itself, or not; ``heard_at``: when an event or a heartbeat of the source last
+    arrived, on the clock of :func:`time.monotonic`, None: none has."""
 
     bytes_written: int = 0
     write_bytes: Distribution = NO_SIZES
@@ -25,6 +27,11 @@ class FetchFigures:
     read_errors: int = 0
     resumable: int = 0
     final: int = 0
+    heard_at: float | None = None
+
+    def silent_seconds(self, now: float) -> float | None:
+        """The time since an event or a heartbeat last arrived; None: none has."""
+        return None if self.heard_at is None else max(0.0, now - self.heard_at)
 
 
 NOTHING_FETCHED = FetchFigures()
@@ -39,6 +46,11 @@ class FetchCounts:
         self._write_seconds = Histogram(DURATIONS)
         self._damaged = self._write_errors = self._read_errors = 0
         self._resumable = self._final = 0
+        self._heard_at: float | None = None
+
+    def heard(self) -> None:
+        """An event or a heartbeat of the source has arrived."""
+        self._heard_at = time.monotonic()
 
     def wrote(self, size: int, seconds: float) -> None:
         """One write to the relay log is done."""
@@ -69,4 +81,5 @@ class FetchCounts:
             self._read_errors,
             self._resumable,
             self._final,
+            self._heard_at,
         )

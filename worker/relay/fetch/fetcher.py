@@ -14,6 +14,7 @@ from shardmerge.proto.errors import ShardmergeError
 from shardmerge.proto.log import get_logger
 from shardmerge.worker.core.mysql.connection import Endpoint
 from shardmerge.worker.core.position import SourcePosition
+from shardmerge.worker.relay.clock_offset import ClockOffset
 from shardmerge.worker.relay.fetch.appender import Appender
 from shardmerge.worker.relay.fetch.dump_connection import Dump
 from shardmerge.worker.relay.fetch.dump_start import FirstStart, FromFile, ServerChanged, SourceState, Start, plan_start
@@ -67,11 +68,17 @@ class Fetcher:
     """
 
     def __init__(
-        self, log: RelayLog, endpoint: Endpoint, server_id: ServerIdOf, counts: FetchCounts | None = None
+        self,
+        log: RelayLog,
+        endpoint: Endpoint,
+        server_id: ServerIdOf,
+        counts: FetchCounts,
+        clock_offset: ClockOffset,
     ) -> None:
-        """``counts``: over all runs of the relay; None: of this one."""
+        """``counts``: over all runs of the relay. ``clock_offset``: of the source."""
         self._log = log
-        self._counts = counts if counts is not None else FetchCounts()
+        self._counts = counts
+        self._clock_offset = clock_offset
         self._endpoint = endpoint
         self._server_id = server_id
         self._logger = get_logger(source=log.source)
@@ -144,6 +151,11 @@ class Fetcher:
                 self._stop.wait(pause)
         self.state = replace(self.state, stage=Stage.STAGE_STOPPED)
 
+    def _source_time(self) -> float:
+        """The present Unix time of the source's clock; 0.0: not known yet."""
+        ahead = self._clock_offset.seconds
+        return 0.0 if ahead is None else time.time() + ahead
+
     def _fail(self, error: ShardmergeError) -> None:
         self._logger.error("relay stopped", error=str(error))
         self._counts.failed(error, is_final=True)
@@ -196,7 +208,8 @@ class Fetcher:
             began, since = self._log.head().offset, time.monotonic()
             while not self._stop.is_set():
                 dump.receive()
-                appender.set_received_at(time.time())
+                self._counts.heard()
+                appender.set_received_at(self._source_time())
                 store(dump, appender)
                 if not self._progress and (
                     self._log.head().offset != began or time.monotonic() - since > _STEADY_SECONDS

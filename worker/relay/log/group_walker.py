@@ -70,7 +70,8 @@ class GroupWalker:
     ``entries`` and ``statements``: of groups that have ended; :meth:`drain` takes them.
     ``byte``, ``pos``: after the last event, in the relay log and at the source. ``start_pos``: source byte at which
     the current (or last) group began. ``checksum``: whether events end with a CRC32.
-    ``received``: Unix time at which the events were received, 0.0 when they are read again from disk.
+    ``received``: Unix time, of the source's clock, at which the events were received, 0.0 when it is not known or they
+    are read again from disk.
     ``last_entry``: byte of the index's last entry, when the walk continues an index. ``live``: the events come
     from the source now, so the walk checks that they can follow the known ones: the next file has a higher number, and
     the first GTID of a connection and of a file, and a file's list of GTIDs, are not older. (After a GTID of the same

@@ -191,6 +191,7 @@ class RestOfCopy:
             workaround=error.workaround,
             seconds=pause,
         )
+        self._context.on_tables("the rest of a copy failed", names, error)
 
     def _copy(self, uncopied: Mapping[int, tuple[Parked, RelayOffset]], stop: StopSignal) -> None:
         """Copy the rest of these tables, as far as no statement interrupts it. Raises coded errors."""

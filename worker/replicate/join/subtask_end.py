@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from shardmerge.proto import errors
 from shardmerge.worker.core.position import RelayOffset
-from shardmerge.worker.replicate.stream_limit import StreamLimit
+from shardmerge.worker.replicate.bounds.stream_limit import StreamLimit
 
 
 @dataclass(frozen=True, slots=True)

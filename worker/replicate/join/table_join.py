@@ -27,10 +27,10 @@ from shardmerge.worker.ddl.locks.parked_queue import ParkedQueue
 from shardmerge.worker.relay.relay import Relay
 from shardmerge.worker.relay.serve.locate import GroupEnds
 from shardmerge.worker.replicate.alignment import StreamAlignment, StreamRole
+from shardmerge.worker.replicate.bounds.stream_start import stream_start
 from shardmerge.worker.replicate.join.stream_state import joining_after, stream_tables
 from shardmerge.worker.replicate.join.subtask_end import SubtaskEnd
 from shardmerge.worker.replicate.running import LaneRegistry
-from shardmerge.worker.replicate.stream_start import stream_start
 from shardmerge.worker.replicate.unit import ReplicateUnit, StartState, first_checkpoints, translate_checkpoints
 from shardmerge.worker.rules.table_scope import TableName, TableScope
 from shardmerge.worker.snapshot.chunk_store import SnapshotStore, read_handover

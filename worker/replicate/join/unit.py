@@ -277,6 +277,7 @@ class JoiningUnit:
             workaround=error.workaround,
             seconds=pause if error.spec.retryable else None,
         )
+        self._context.on_tables("tables cannot join", join.status().tables, error)
 
     def _wait_for_retry(self, own: _Running) -> bool:
         """Wait until the next attempt is due; True when the subtask's own lanes have ended first."""
@@ -419,6 +420,7 @@ class JoiningUnit:
         failpoints.hit("join.adopted")
         self._driver.tables = merged
         log.info("tables have joined", task=context.config.task, source=context.config.source_id, tables=tables)
+        context.on_tables("tables have joined", tables, None)
         return True
 
     # --- status

@@ -10,7 +10,7 @@ from shardmerge.proto import failpoints, relay_pb2
 from shardmerge.proto.log import get_logger
 from shardmerge.worker.core.position import RelayOffset, SourcePosition
 from shardmerge.worker.replicate.lane.commit_timer import CommitTimer
-from shardmerge.worker.replicate.lane.counters import CommitCounts, combined_counts
+from shardmerge.worker.replicate.lane.counters import CommitCounts, combined_counts, repeated_key
 from shardmerge.worker.replicate.lane.lane_change import LaneChange
 from shardmerge.worker.replicate.lane.lane_spec import LaneSpec
 from shardmerge.worker.replicate.lane.row_collector import RowCollector
@@ -151,7 +151,8 @@ class BlockApplier:
             sum(each.rows for each in batches),
             statements,
             seconds,
-            max(0.0, applied_at - following.commit_time) if changes and following.commit_time else None,
+            applied_at - following.commit_time if changes and following.commit_time else None,
+            repeated_key(batch),
         )
         return Commit(following, changes, applied_at, self._writer.held_keys, passed_edge, counts)
 

@@ -164,8 +164,9 @@ class _Lane:
 
     def _next_frame(self) -> relay_pb2.RelayFrame | None:
         """The next frame; None if rows are due for a commit before one arrives."""
-        self._reporter.enter(LanePhase.READING)
-        item = self._frames.get(self._applier.seconds_to_commit())
+        seconds = self._applier.seconds_to_commit()
+        self._reporter.enter(LanePhase.READING, gathers=seconds is not None)
+        item = self._frames.get(seconds)
         if isinstance(item, ShardmergeError):
             raise item
         return item

@@ -43,7 +43,8 @@ _CAUSES = {
     LanePhase.RETRYING: "retry",
     LanePhase.BARRIER: "barrier",
 }
-"""What the time of a phase is spent on. A lane that reads at the end of the relay log is idle."""
+"""What the time of a phase is spent on. A lane that reads at the end of the relay log is idle; one that reads although
+it has rows to commit gathers more of them."""
 
 
 class Reporter:
@@ -65,9 +66,11 @@ class Reporter:
         self._phase = LanePhase.STARTING
         self._since = time.monotonic()
         self._at_head = False
+        self._gathers = False
         self._counters = LaneCounters()
         self._seconds: dict[str, float] = {}  # of phases that are over, by cause
         self._counted_at = self._since
+        self._source_ahead = 0.0
 
     def start(self) -> None:
         self._thread.start()
@@ -76,19 +79,22 @@ class Reporter:
         self._ended.set()
         self._wake.set()
 
-    def enter(self, phase: LanePhase) -> None:
+    def enter(self, phase: LanePhase, *, gathers: bool = False) -> None:
         """From now on the lane is in ``phase``. Called per block and commit: cheap if the phase does not change.
+        ``gathers``: it reads although it has rows to commit, because its last commit took long.
 
         A lane that reads while it waits at a barrier stays in phase BARRIER, until :meth:`left_barrier`.
         """
         if phase is LanePhase.READING and self._report.barrier:
             phase = LanePhase.BARRIER
-        if phase is self._phase:
+        if phase is self._phase and gathers is self._gathers:
             return
         with self._lock:
             now = time.monotonic()
             self._count_time(now)
-            self._phase, self._since = phase, now
+            if phase is not self._phase:
+                self._since = now
+            self._phase, self._gathers = phase, gathers
             if phase is LanePhase.APPLYING:
                 self._at_head = False
             if phase is not LanePhase.RETRYING:
@@ -129,7 +135,7 @@ class Reporter:
         with self._lock:
             self._fill(at)
             if counts is not None:
-                self._counters.add(counts)
+                self._counters.add(counts, self._source_ahead)
             self._report.held_keys = held_keys
             self._report.rows += changes
             if changes:
@@ -166,7 +172,9 @@ class Reporter:
 
     def _count_time(self, now: float) -> None:
         """Count the time since the last call for the present phase."""
-        cause = "idle" if self._at_head and self._phase is LanePhase.READING else _CAUSES[self._phase]
+        cause = _CAUSES[self._phase]
+        if self._phase is LanePhase.READING:
+            cause = "gather" if self._gathers else "idle" if self._at_head else cause
         self._seconds[cause] = self._seconds.get(cause, 0.0) + now - self._counted_at
         self._counted_at = now
 
@@ -191,7 +199,9 @@ class Reporter:
             self._report.held_back = self._held_back()
             message.CopyFrom(self._report)
             message.counters.CopyFrom(self._counters.message(self._seconds))
-        _send(self._stub, message)
+        answer = _send(self._stub, message)
+        if answer is not None:
+            self._source_ahead = answer.source_ahead
 
 
 def report_failure(address: str, who: relay_pb2.TaskIdentity, error: ShardmergeError) -> None:
@@ -200,9 +210,10 @@ def report_failure(address: str, who: relay_pb2.TaskIdentity, error: ShardmergeE
         _send(relay_pb2_grpc.RelayStub(channel), relay_pb2.LaneReport(who=who, failed=error_to_proto(error)))
 
 
-def _send(stub: relay_pb2_grpc.RelayStub, report: relay_pb2.LaneReport) -> None:
+def _send(stub: relay_pb2_grpc.RelayStub, report: relay_pb2.LaneReport) -> relay_pb2.ReportAck | None:
     try:
-        stub.ReportLane(report, timeout=_ANSWER_SECONDS)
+        return stub.ReportLane(report, timeout=_ANSWER_SECONDS)
     except (grpc.RpcError, ValueError) as error:
         # If the worker has ended, the stream fails; a lost report alone is no error.
         log.debug("report not delivered", reason=type(error).__name__)
+        return None

@@ -45,5 +45,5 @@ def throttle_reason(limits: LoadLimits, load: SourceLoad) -> str:
         return "snapshot.max-replica-lag: the source is a replica whose replication is stopped"
     lag = max((lag for lag in load.replica_lags if lag is not None), default=0)
     if most and lag > most:
-        return f"snapshot.max-replica-lag: the source lags {lag} s behind its own source, the limit is {most} s"
+        return f"snapshot.max-replica-lag: the source has a lag of {lag} s to its own source, the limit is {most} s"
     return ""

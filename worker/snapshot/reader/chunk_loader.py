@@ -6,6 +6,7 @@ Plain INSERT, never REPLACE or IGNORE: a key that exists already is another shar
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Sequence
 from types import TracebackType
 
@@ -97,6 +98,7 @@ class ChunkTransaction:
     """One chunk's transaction at the target; leaving the ``with`` block without commit rolls back.
 
     ``done``: the chunk's result if an earlier attempt has committed it; then there is nothing to load.
+    ``write_seconds``: of its statements at the target so far.
     Methods raise catalogue errors; the connection is closed when it may be unusable.
     """
 
@@ -114,6 +116,7 @@ class ChunkTransaction:
         self._open = False
         self.count = 0
         self.bytes = 0
+        self.write_seconds = 0.0
         self.done: ChunkResult | None = None
 
     def __enter__(self) -> ChunkTransaction:
@@ -160,6 +163,7 @@ class ChunkTransaction:
         errors."""
         self._flush()
         failpoints.hit("snapshot.before_commit")
+        began = time.monotonic()
         try:
             self._loader.store.mark_loaded(self._session, self._plan, self._chunk.number, loaded)
             self._session.commit()
@@ -167,6 +171,7 @@ class ChunkTransaction:
         except pymysql.MySQLError as error:
             self._loader.close()
             raise self._loader.coded(error) from error
+        self.write_seconds += time.monotonic() - began
         failpoints.hit("snapshot.after_commit")
 
     def flush(self) -> None:
@@ -187,10 +192,12 @@ class ChunkTransaction:
                 bytes=len(statement),
                 limit=self._packet,
             )
+        began = time.monotonic()
         try:
             taken = send(self._session, statement)
         except pymysql.MySQLError as error:
             raise self._refused(error, sent) from error
+        self.write_seconds += time.monotonic() - began
         if taken != len(sent):
             raise errors.snapshot.COUNT_MISMATCH(
                 source=self._plan.source,

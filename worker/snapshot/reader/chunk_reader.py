@@ -128,6 +128,8 @@ class _Reader:
         self._loader = ChunkLoader(spec.target, spec.store())
         self._judge = ServerFilter(spec.target, spec.meta_schema)
         self._reported_at = 0.0
+        self._began_at = 0.0
+        self._transaction: ChunkTransaction | None = None
 
     def close(self) -> None:
         self._source.close()
@@ -152,7 +154,8 @@ class _Reader:
         """Load one chunk and report it; retryable errors are retried. Raises the last error."""
         plan = self._plans[(spec.source_schema, spec.source_table)]
         chunk = Chunk(spec.number, tuple(spec.lower), tuple(spec.upper))
-        self._reported_at = time.monotonic()
+        self._reported_at = self._began_at = time.monotonic()
+        self._transaction = None
         try:
             done = self._load_with_retries(spec, plan, chunk)
         except _Interrupted:
@@ -165,8 +168,14 @@ class _Reader:
                 high=done.high.position.to_proto(),
                 seconds=done.seconds,
             )
-        if self._report(report):
+        if self._report(self._with_times(report)):
             raise _StopReading
+
+    def _with_times(self, report: relay_pb2.ChunkReport) -> relay_pb2.ChunkReport:
+        """``report`` with what the reader has spent on its chunk so far."""
+        report.worked_seconds = time.monotonic() - self._began_at
+        report.write_seconds = 0.0 if self._transaction is None else self._transaction.write_seconds
+        return report
 
     def _load_with_retries(self, spec: relay_pb2.ChunkSpec, plan: TablePlan, chunk: Chunk) -> ChunkResult:
         attempt = 0
@@ -210,7 +219,7 @@ class _Reader:
             return
         self._reported_at = now
         report = relay_pb2.ChunkReport(chunk=spec, rows=transaction.count, bytes=transaction.bytes)
-        if self._report(report):
+        if self._report(self._with_times(report)):
             # Rows of the answer may still arrive, so this connection cannot be used any more.
             self._source.close()
             raise _StopReading
@@ -225,6 +234,7 @@ class _Reader:
         """Stream rows from the source's read to the target; no more than a statement is kept in memory."""
         started = time.monotonic()
         with self._loader.transaction(plan, chunk) as transaction:
+            self._transaction = transaction
             if transaction.done is not None:
                 return transaction.done
             stage = TableStage(plan, self._judge, self._link.evaluate) if needs_stage(plan) else None
@@ -281,6 +291,7 @@ class _Reader:
         fix_up(rows, read, changes, lambda keys: self._source.in_chunk(plan, chunk, keys))
         final = list(rows.values()) if stage is None else stage.history(list(rows.values()))
         with self._loader.transaction(plan, chunk) as transaction:
+            self._transaction = transaction
             if transaction.done is not None:
                 return transaction.done
             transaction.add([b",".join(row) for row in final])

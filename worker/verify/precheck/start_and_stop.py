@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from shardmerge.proto import config_pb2 as config
 from shardmerge.proto import worker_pb2 as pb
 from shardmerge.proto.errors import ShardmergeError
-from shardmerge.worker.replicate import configured_bounds
-from shardmerge.worker.replicate.start_point import parse_past_time
+from shardmerge.worker.replicate.bounds import configured_bounds
+from shardmerge.worker.replicate.bounds.start_point import parse_past_time
 from shardmerge.worker.verify.precheck.findings import Checklist, failed
 from shardmerge.worker.verify.precheck.source.server import SourceView
 

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import os
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from shardmerge.proto import config_pb2 as config
 from shardmerge.proto import errors
 from shardmerge.proto import worker_pb2 as pb
-from shardmerge.worker.core.mysql import server_clock
 from shardmerge.worker.core.mysql.connection import Session
+from shardmerge.worker.core.mysql.server_clock import ClockReading, read_clock
 from shardmerge.worker.verify.precheck.estimates import shown_bytes, shown_seconds, slots_of
 from shardmerge.worker.verify.precheck.findings import Checklist, failed, passed, warned
 from shardmerge.worker.verify.precheck.source.binlog_retention import Binlogs
@@ -41,23 +40,6 @@ class WorkerView:
     spark: SparkSlots
     relay_dir: Path
     is_running: bool
-
-
-@dataclass(frozen=True, slots=True)
-class ClockReading:
-    """A clock compared with this worker's: ahead by ``ahead`` seconds, plus or minus ``error``."""
-
-    whose: str
-    ahead: float
-    error: float
-
-
-def read_clock(session: Session, whose: str, now: Callable[[], float] = time.time) -> ClockReading:
-    """Compare a server's clock with this one. Raises ``pymysql.MySQLError``."""
-    before = now()
-    there = server_clock.now(session)
-    after = now()
-    return ClockReading(whose, there - (before + after) / 2, (after - before) / 2)
 
 
 def check_clocks(
@@ -90,7 +72,7 @@ def skewed(readings: list[ClockReading]) -> list[str]:
         for other in clocks[place + 1 :]:
             apart = other.ahead - one.ahead
             if abs(apart) - one.error - other.error > SKEW_SECONDS:
-                word = "ahead of" if apart > 0 else "behind"
+                word = "later than" if apart > 0 else "earlier than"
                 found.append(f"the clock of {other.whose} is {abs(apart):.1f} s {word} that of {one.whose}")
     return found
 

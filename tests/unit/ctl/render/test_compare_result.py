@@ -75,7 +75,7 @@ def test_a_result_that_has_not_arrived_is_not_taken_as_equal() -> None:
     assert "the result of s2" in report.message
 
 
-def test_a_repair_says_what_was_found_and_what_is_left() -> None:
+def test_a_repair_reports_what_was_found_and_what_is_left() -> None:
     repaired = ended(table(missing=1, extra=1, repaired=2), table())
     assert answer(repaired, SAME, "", 1.0, repair=True).msg == "2 differences found, 2 repaired, 0 left"
     part = ended(table(missing=2, repaired=1), table(not_compared="no key"))
@@ -92,7 +92,7 @@ def test_a_table_that_is_none_is_reported() -> None:
     assert (code, report.code if report else 0) == (UNKNOWN, errors.compare.TABLE_UNKNOWN.code)
 
 
-def test_the_report_names_rows_and_says_what_was_cut(tmp_path: Path) -> None:
+def test_the_report_names_rows_and_reports_what_was_cut(tmp_path: Path) -> None:
     path = tmp_path / "rows.jsonl"
     report = ReportFile(path)
     value = pb.ComparedValue(column="note", source="", target_is_null=True)
@@ -131,7 +131,7 @@ def test_a_report_without_rows_is_no_file(tmp_path: Path) -> None:
         ReportFile(tmp_path / "nowhere" / "rows.jsonl")
 
 
-def test_the_table_says_what_was_not_looked_at() -> None:
+def test_the_table_reports_what_was_not_looked_at() -> None:
     outcome = ended(table(missing=3, unnamed=1), table(not_compared="it has no key"), table(extra_unsought="mixed"))
     told = answer(outcome, DIFFERENT, "rows.jsonl", 2.5)
     console = Console(width=200, record=True, file=None, force_terminal=False)

@@ -61,3 +61,8 @@ def test_sparkline_has_a_bar_per_value(values: list[float]) -> None:
 def test_sparkline() -> None:
     assert format.sparkline((0, 50, 100)) == "▁▅█"
     assert format.sparkline((0, 0)) == "▁▁"
+
+
+def test_a_number_that_is_no_time() -> None:
+    assert [format.moment(each) for each in (1e12, 1e20, float("inf"), float("nan"))] == ["?"] * 4
+    assert format.moment(0) == "1970-01-01 00:00:00"

@@ -43,7 +43,7 @@ def test_a_source_that_could_not_be_asked_is_not_there_yet() -> None:
     assert not is_reached(answer, Until.SYNCED)
 
 
-def test_waiting_in_vain_is_for_errors_that_nobody_retries() -> None:
+def test_waiting_in_vain_is_for_errors_without_retries() -> None:
     lasting = canned.subtask(None, stage=common_pb2.STAGE_PAUSED, errors=(canned.detail(retryable=False),))
     passing = canned.subtask(None, stage=common_pb2.STAGE_PAUSED, errors=(canned.detail(retryable=True),))
     assert unreachable_goal(canned.status(SYNCED, PAUSED, passing), Until.SYNCED) is None

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+from shardmerge.ctl import as_json
 from shardmerge.ctl.render import status_table, tables
 from shardmerge.proto import common_pb2
 from shardmerge.proto import master_pb2 as pb
-from shardmerge.proto.worker_pb2 import CHECK_STATE_FAIL, CHECK_STATE_PASS, CHECK_STATE_WARN, CheckResult
+from shardmerge.proto.worker_pb2 import (
+    CHECK_STATE_FAIL,
+    CHECK_STATE_PASS,
+    CHECK_STATE_WARN,
+    CheckResult,
+    PauseLimit,
+    StatusWarning,
+)
 from tests.support import canned_master as canned
 from tests.unit.ctl.render.drawing import draw
 
@@ -45,7 +53,7 @@ def test_several_failures_are_explained_below_a_single_one_on_stderr_only() -> N
     assert "boom [red]a" in text
 
 
-def test_purge_relay_says_what_went_and_why_not_more() -> None:
+def test_purge_relay_reports_what_went_and_why_not_more() -> None:
     answer = pb.PurgeRelayResponse(
         sources=[
             pb.SourcePurge(
@@ -69,7 +77,7 @@ def test_purge_relay_says_what_went_and_why_not_more() -> None:
     assert "[40001 key-collision]" in text
 
 
-def test_nothing_yet_says_what_to_do() -> None:
+def test_nothing_yet_reports_what_to_do() -> None:
     assert "operate-source create" in draw(tables.operate_source(pb.OperateSourceResponse(result=True)))
     assert "start-task" in draw(tables.task_list(pb.QueryStatusResponse(result=True)))
     assert "no such member" in draw(tables.list_member(pb.ListMemberResponse(result=True)))
@@ -139,6 +147,26 @@ def test_members() -> None:
     assert "leader" in draw(tables.list_member(only))
 
 
+def test_the_list_of_tasks_has_a_line_of_warnings_for_each() -> None:
+    expiring, clocks = (StatusWarning(name=name, message="m") for name in ("binlog-expiring", "clocks\x1b[31m-differ"))
+    warnings = [
+        pb.TaskWarning(source="s1", warning=expiring, others=15),
+        pb.TaskWarning(source="s2", warning=clocks),
+    ]
+    tasks = [
+        pb.TaskSummary(task_name="a", task_status="Running", sources=["s1"]),
+        pb.TaskSummary(task_name="b", task_status="Running", sources=["s1", "s2"], warnings=warnings),
+    ]
+    text = draw(tables.task_list(pb.QueryStatusResponse(result=True, tasks=tasks)), width=140)
+    lines = [" ".join(line.split()) for line in text.splitlines()]
+    assert lines[0] == "task status sources warnings"
+    assert "a ● Running s1" in lines
+    assert "b ● Running s1, s2 binlog-expiring s1 and 15 more, clocks [31m-differ s2" in lines
+    assert lines[-1] == "Warnings: `dmctl query-status TASK` shows them, and what to do."
+    calm = draw(tables.task_list(pb.QueryStatusResponse(result=True, tasks=tasks[:1])), width=140)
+    assert "arnings" not in calm
+
+
 def test_task_list_colours_an_error() -> None:
     answer = pb.QueryStatusResponse(
         result=True,
@@ -172,7 +200,7 @@ def test_subtasks_of_both_units_and_their_errors() -> None:
     assert "7 ms" in synced
     assert "● Paused" in paused
     assert "unknown: it does not run" in paused
-    assert "behind" not in paused
+    assert "not applied" not in paused
     assert "starting Spark" in new
     assert "[40001 key-collision] row collides" in text
     assert "what to do: keep the shards' keys apart" in text
@@ -226,3 +254,54 @@ def test_a_source_without_a_subtask() -> None:
     )
     assert "no task" in draw(status_table.detail(answer))
     assert "no subtask" in draw(status_table.detail(pb.QueryStatusResponse(result=True)))
+
+
+_WARNING = StatusWarning(name="binlog-expiring", message="soon [red]gone", workaround="let it fetch", due=5.0)
+
+
+def test_warnings_of_a_source_are_below_the_table() -> None:
+    answer = canned.status(canned.subtask(canned.syncing(synced=True)))
+    assert "what to do" not in draw(status_table.detail(answer))
+    answer.sources[0].source_status.warnings.append(_WARNING)
+    text = draw(status_table.detail(answer))
+    assert "! source mysql-01  [binlog-expiring] soon [red]gone" in text
+    assert "what to do: let it fetch" in text
+
+
+def test_more_shows_how_long_a_pause_may_last() -> None:
+    answer = canned.status(canned.subtask(canned.syncing(synced=True)))
+    relay = answer.sources[0].source_status.relay_status
+    relay.task_pause.CopyFrom(PauseLimit(source="mysql-01", text="the task may stay paused for about 2 h"))
+    assert "may stay paused" not in draw(status_table.detail(answer))
+    assert "the task may stay paused for about 2 h" in draw(status_table.detail(answer, more=True))
+
+
+def test_a_pause_reports_how_long_it_may_last() -> None:
+    limit = PauseLimit(source="a", limit="relay-disk", seconds=7200, text="the task may stay paused for about 2 h")
+    task = pb.OperateTaskResponse(result=True, sources=[_result("a")], pause_limits=[limit])
+    relay = pb.OperateRelayResponse(result=True, sources=[_result("a")], pause_limits=[limit])
+    for text in (draw(tables.operate_task(task)), draw(tables.operate_relay(relay))):
+        assert "a: the task may stay paused for about 2 h" in text
+    value = as_json.to_value(task)["pauseLimits"]
+    assert value == [
+        {
+            "source": "a",
+            "limit": "relay-disk",
+            "seconds": 7200.0,
+            "unknown": "",
+            "text": "the task may stay paused for about 2 h",
+        }
+    ]
+
+
+def test_warnings_of_members_are_below_the_tables() -> None:
+    leader = pb.MasterMember(name="m1", alive=True, warnings=[_WARNING])
+    answer = pb.ListMemberResponse(
+        result=True,
+        leader=leader,
+        masters=[leader],
+        workers=[pb.WorkerMember(name="w1", stage="bound", warnings=[_WARNING]), pb.WorkerMember(name="w2")],
+    )
+    text = draw(tables.list_member(answer))
+    assert text.count("[binlog-expiring]") == 2
+    assert "! master m1  [binlog-expiring]" in text and "! worker w1  [binlog-expiring]" in text

@@ -10,6 +10,7 @@ from shardmerge.ctl.render.progress import RateMemory, TableRow, read
 from shardmerge.ctl.watch import live_view
 from shardmerge.proto import common_pb2
 from shardmerge.proto import master_pb2 as pb
+from shardmerge.proto.worker_pb2 import StatusWarning
 from tests.support import canned_master as canned
 from tests.unit.ctl.render.drawing import draw
 
@@ -38,7 +39,7 @@ def test_replication_shows_lag_bytes_rate_and_lanes() -> None:
         canned.status(canned.subtask(canned.syncing(synced=False, behind=10 << 20, lanes=20), doing="barrier"))
     )
     (line,) = (line for line in text.splitlines() if line.startswith("mysql-01"))
-    assert "… behind  barrier" in line
+    assert "… lags  barrier" in line
     assert "12.5 s" in line
     assert "10.0 MiB" in line
     assert "1,200" in line
@@ -58,11 +59,21 @@ def test_what_is_not_known_is_not_shown_as_0() -> None:
     text = _draw(answer, replace(FRAME, lanes=True, width=160))
     assert "progress unknown" in text
     assert "unknown: lane 1 has not reported for 8 s" in text
-    for word in ("synced", "… behind", "in sync", "catching up"):
+    for word in ("synced", "… lags", "in sync", "catching up"):
         assert word not in text
 
 
-def test_a_lane_that_repeats_says_so() -> None:
+def test_warnings_of_a_source() -> None:
+    answer = canned.status(canned.subtask(canned.syncing(synced=True)))
+    warning = StatusWarning(name="binlog-expiring", message="it ends soon", workaround="let it fetch")
+    answer.sources[0].source_status.warnings.append(warning)
+    text = _draw(answer)
+    assert "! source mysql-01  [binlog-expiring] it ends soon" in text
+    assert "what to do: let it fetch" in text
+    assert "in sync" in text, "a warning stops nothing"
+
+
+def test_a_lane_that_repeats_reports_it() -> None:
     text = _draw(canned.status(canned.subtask(canned.retrying())), replace(FRAME, lanes=True))
     assert "lane 0  retrying  attempt 3 after errno 1213" in text
 

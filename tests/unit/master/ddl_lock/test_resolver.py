@@ -206,7 +206,7 @@ def test_owner_is_the_source_that_came_first() -> None:
     assert (step.lock.owner, step.lock.generation, step.lock.since) == ("s2", "g1", 100.0)
 
 
-def test_operator_lets_the_owner_run_it_or_nobody() -> None:
+def test_operator_lets_the_owner_run_it_or_no_source() -> None:
     assert unlock(LOCK, "s2") == Unlock(replace(LOCK, owner="s2", stage=Stage.EXECUTING, forced=True))
     assert unlock(EXECUTING) == Unlock(replace(LOCK, stage=Stage.RELEASED, forced=True))
     assert violations(seen(A1, B2, lock=LOCK), unlock(LOCK, "s1")) == ()

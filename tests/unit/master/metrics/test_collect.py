@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import time
+
+import grpc
+
 from shardmerge.master.leader.counts import LeaderCounts
 from shardmerge.master.metrics.collect import master_samples
 from shardmerge.master.metrics.figures import MasterFigures
@@ -11,6 +15,9 @@ from shardmerge.proto import config_pb2 as config
 from shardmerge.proto import state_pb2 as pb
 from shardmerge.proto.metrics.exposition import exposition
 from shardmerge.proto.metrics.process import ProcessFigures
+from shardmerge.proto.rpc.call_counts import CallCounts
+from shardmerge.proto.warnings.certificates import CertificateEnd, CertificateFile, Use
+from shardmerge.proto.warnings.clocks import ClockDifference
 from tests.support.metrics import Scrape, parse
 from tests.unit.master.records import state
 
@@ -82,6 +89,8 @@ def test_locks_of_sharding_ddls() -> None:
     found = _found(records)
     assert found.one("dm_ddl_lock_age_seconds", task="t") == 90
     assert not found.of("dm_ddl_lock_age_seconds", task="other")
+    [oldest] = found.of("dm_ddl_lock_oldest")
+    assert (oldest.labels, oldest.value) == ({"task": "t", "lock": "t-`d`.`x`"}, 1)
     assert found.one("dm_ddl_locks", task="t", stage="gathering") == 1
     assert found.one("dm_master_ddl_state_number", task="t", type="Un-synced") == 1
     assert found.one("dm_master_ddl_state_number", task="other", type="Un-synced") == 0
@@ -103,3 +112,64 @@ def test_counters_of_the_leader() -> None:
     assert found.one("dm_master_shard_ddl_error", task="t", type="InfoPut - HandleLockError") == 1
     assert found.sum("dm_master_shard_ddl_error", task="t") == 1
     assert len(found.of("dm_master_shard_ddl_error", task="t")) == 5
+
+
+def test_only_the_oldest_lock_of_a_task_is_named() -> None:
+    locks = tuple(
+        pb.LockRecord(task="t", target_schema="d", target_table=table, generation="g", since=_NOW - age)
+        for table, age in (("x", 30), ("y", 900), ("z", 60))
+    )
+    found = _found(state(bindings={"s1": ""}, subtasks=(_subtask("t", "s1"),), locks=locks))
+    [oldest] = found.of("dm_ddl_lock_oldest")
+    assert oldest.labels == {"task": "t", "lock": "t-`d`.`y`"}
+    assert found.one("dm_ddl_lock_age_seconds", task="t") == 900
+
+
+def test_calls_certificates_and_clocks() -> None:
+    calls = CallCounts()
+    calls.answered("/shardmerge.v1.Master/StartTask", grpc.StatusCode.OK, 0.5)
+    end = CertificateEnd(CertificateFile(Use.ETCD, "etcd", "etcd.pem"), 500.0)
+    clock = ClockDifference("worker w1", "the master", -1.5, 0.1)
+
+    def found(*, leads: bool) -> Scrape:
+        figures = MasterFigures(
+            _NOW, _PROCESS, leads, LeaderCounts().figures(), state(), 0.5, calls.figures(), (end,), {"w1": clock}
+        )
+        return parse(exposition(list(master_samples(figures))).decode())
+
+    for one in (found(leads=True), found(leads=False)):
+        assert one.one("dm_api_requests_total", method="StartTask", code="OK") == 1
+        assert one.one("dm_api_request_seconds_total", method="StartTask") == 0.5
+        assert one.one("dm_certificate_expiry_timestamp_seconds", use="etcd") == 500
+    assert found(leads=True).one("dm_worker_clock_difference_seconds", worker="w1") == -1.5
+    assert not found(leads=False).of("dm_worker_clock_difference_seconds")
+
+
+def test_many_locks_take_time_in_proportion() -> None:
+    """A migration may lock a thousand tables at once: a scrape that takes seconds gets no answer."""
+    sources, tables = 16, 1024
+    names = [f"s{number:02}" for number in range(sources)]
+    parked = pb.ParkedAt(statement="ALTER", form="f", after="a", position="b:1", since=1.0)
+    record = pb.ShardRecord(
+        epoch=1,
+        targets=[
+            pb.ShardTarget(
+                schema="shop", table=f"t{number}", tables=[pb.ShardTable(schema="a", table=f"t{number}", parked=parked)]
+            )
+            for number in range(tables)
+        ],
+    )
+    locks = tuple(
+        pb.LockRecord(task="a", target_schema="shop", target_table=f"t{number}", generation="1", form="f", after="a")
+        for number in range(tables)
+    )
+    records = state(
+        bindings=dict.fromkeys(names, "w"),
+        subtasks=tuple(_subtask("a", name) for name in names),
+        shards={("a", name): record for name in names},
+        locks=locks,
+    )
+    began = time.process_time()
+    found = _found(records)
+    assert time.process_time() - began < 1.5
+    assert found.one("dm_ddl_lock_sources", task="a", state="synced") == sources * tables

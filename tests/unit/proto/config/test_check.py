@@ -16,7 +16,7 @@ from tests.unit.proto.config.samples import SOURCE, TASK
 
 
 @pytest.mark.parametrize("kind", list(Kind))
-def test_kinds_are_told_by_keys(kind: Kind) -> None:
+def test_kinds_are_distinguished_by_keys(kind: Kind) -> None:
     text = sample_of(MODELS[kind])
     checked = check_text(text, "f")
     assert (checked.kind, checked.findings) == (kind, ())
@@ -35,7 +35,7 @@ def test_kinds_of_broken_files(text: str, kind: Kind | None) -> None:
         assert check_text(text, "f", Kind.TASK).findings[0].key
 
 
-def test_all_findings_at_once_also_those_behind_a_misspelt_key() -> None:
+def test_all_findings_at_once_also_those_after_a_misspelt_key() -> None:
     text = TASK.replace("    route-rules: [r1, r2]", "    rout-rules: [r1, r2, r4]").replace("threads: 8", "threds: 8")
     text = text.replace("name: merge", "name: merge\ntimezone: Asia/Shangai\nfoo: 1")
     lines = [str(found) for found in check_text(text, "t.yaml").findings]
@@ -68,7 +68,7 @@ def test_all_findings_at_once_also_those_behind_a_misspelt_key() -> None:
         ("  user: root", "  user: ''\n  security: {ssl-cert: /c}", ["target-database.user"]),
     ],
 )  # fmt: skip
-def test_what_values_mean_together_is_told_beside_what_is_wrong_with_one(old: str, new: str, keys: list[str]) -> None:
+def test_errors_of_a_combination_are_reported_with_those_of_one_value(old: str, new: str, keys: list[str]) -> None:
     text = TASK.replace(old, new, 1)
     found = check_text(text, "t.yaml", Kind.TASK).findings
     assert sorted(one.key or one.spec.name for one in found) == sorted(keys), [str(one) for one in found]
@@ -105,7 +105,7 @@ def test_a_transform_is_judged_without_spark() -> None:
         assert str(found) == f"t.yaml:{line}:{column}: transforms.t.{key}: cannot be used: {said}"
 
 
-def test_thousands_of_wrong_names_are_told_soon() -> None:
+def test_thousands_of_wrong_names_are_reported_soon() -> None:
     names = ", ".join(f"rule-{number}x" for number in range(1500))
     rules = "".join(f"  rule-{number}: {{schema-pattern: a, target-schema: b}}\n" for number in range(1500))
     text = TASK.replace("[r1, r2]", f"[{names}]").replace("routes:\n", f"routes:\n{rules}")

@@ -36,7 +36,7 @@ def test_a_code_belongs_to_one_class() -> None:
 
 
 @pytest.mark.parametrize("spec", SPECS, ids=lambda spec: spec.name)
-def test_an_entry_says_what_and_what_to_do(spec: ErrorSpec) -> None:
+def test_an_entry_reports_what_and_what_to_do(spec: ErrorSpec) -> None:
     assert spec.message
     assert spec.workaround
     error = spec(**{name: f"<{name}>" for name in spec.placeholders()})

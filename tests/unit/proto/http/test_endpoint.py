@@ -15,7 +15,7 @@ import pytest
 
 from shardmerge.proto import errors
 from shardmerge.proto.errors import ShardmergeError
-from shardmerge.proto.http import connection, routes
+from shardmerge.proto.http import acceptor, connection, routes
 from shardmerge.proto.http.loops import STUCK_SECONDS, LoopAges
 from shardmerge.proto.http.probes import Probes, Readiness
 from shardmerge.proto.http.server import HttpEndpoint, started_endpoint
@@ -80,7 +80,9 @@ def _all(sock: socket.socket) -> str:
 def _ask(address: str, path: str, method: str = "GET", headers: str = "", body: str = "") -> tuple[int, str]:
     """Make one request; return the status and the whole text."""
     with _connect(address) as sock:
-        sock.sendall(f"{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{headers}\r\n{body}".encode())
+        sock.sendall(
+            f"{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{headers}\r\n{body}".encode()
+        )
         text = _all(sock)
     return (int(text.split(" ", 2)[1]) if text else 0), text
 
@@ -156,15 +158,144 @@ def test_a_connection_without_a_request_is_ended(serve: Serve, monkeypatch: pyte
             assert _all(sock) == ""
 
 
-def test_the_number_of_connections_is_bounded(serve: Serve) -> None:
+def _open_ones(sockets: Sequence[socket.socket]) -> int:
+    """Return how many of these connections the endpoint has not ended."""
+    found = 0
+    for sock in sockets:
+        sock.setblocking(False)
+        try:
+            found += sock.recv(65_536) != b""
+        except BlockingIOError:
+            found += 1
+        except ConnectionResetError:
+            pass
+    return found
+
+
+def _descriptors() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+def test_many_connections_neither_fill_the_process_nor_keep_a_probe_away(serve: Serve) -> None:
     address = serve(_PROBES)
-    opened = [_connect(address) for _ in range(connection.MOST_CONNECTIONS)]
+    opened: list[socket.socket] = []
+    before = _descriptors()
     try:
-        until(lambda: _ask(address, "/version")[0] == 0, "one more connection is ended")
+        for number in range(300):
+            opened.append(_connect(address))
+            if number % 50 == 49:
+                assert _ask(address, "/livez")[0] == 200, "a probe is answered while others hold connections open"
+        until(lambda: _open_ones(opened) <= acceptor.MOST_CONNECTIONS, "those that waited longest are ended")
+        until(lambda: _descriptors() - before - len(opened) <= acceptor.MOST_CONNECTIONS, "nothing else stays open")
+        assert _open_ones(opened) >= acceptor.MOST_CONNECTIONS - 2, "no more than necessary are ended"
     finally:
         for sock in opened:
             sock.close()
-    until(lambda: _ask(address, "/version")[0] == 200, "there is room again")
+
+
+def test_callers_that_do_not_read_their_answers_make_room(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(acceptor, "_PROTECTED_SECONDS", 0.5)
+    many = tuple(own_both.LOOP_AGE.sample(1, loop=f"{number:0500d}") for number in range(10_000))
+    address = serve(replace(_PROBES, samples=lambda: many))
+    opened = [_connect(address) for _ in range(acceptor.MOST_CONNECTIONS)]
+    try:
+        for sock in opened:
+            sock.sendall(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        for sock in opened:
+            assert sock.recv(1) == b"H"
+        began = time.monotonic()
+        until(lambda: _ask(address, "/livez")[0] == 200, "there is room again")
+        assert time.monotonic() - began < connection.HEAD_SECONDS / 2, "before they are ended for their slowness"
+    finally:
+        for sock in opened:
+            sock.close()
+
+
+def test_callers_that_never_pause_keep_no_probe_away(serve: Serve) -> None:
+    address = serve(_PROBES)
+    ending = threading.Event()
+    requests = b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n" * 200
+
+    def ask_on() -> None:
+        while not ending.is_set():
+            with suppress(OSError), _connect(address) as sock:
+                sock.settimeout(0.2)
+                while not ending.is_set():
+                    sock.sendall(requests)
+
+    threads = [threading.Thread(target=ask_on) for _ in range(acceptor.MOST_CONNECTIONS)]
+    for thread in threads:
+        thread.start()
+    try:
+        answered = [_is_answered(address) for _ in range(50) if not ending.wait(0.02)]
+    finally:
+        ending.set()
+        for thread in threads:
+            thread.join()
+    assert answered.count(True) > 45
+
+
+def _is_answered(address: str) -> bool:
+    with suppress(OSError):
+        return _ask(address, "/livez")[0] == 200
+    return False
+
+
+def test_a_request_in_progress_is_not_ended_for_a_new_one(serve: Serve) -> None:
+    release = threading.Event()
+
+    def slow() -> Sequence[Sample]:
+        release.wait(4)
+        return _SAMPLES
+
+    address = serve(replace(_PROBES, samples=slow))
+    with _connect(address) as asking:
+        asking.sendall(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+        time.sleep(0.1)  # that it is older than the others
+        opened = [_connect(address) for _ in range(2 * acceptor.MOST_CONNECTIONS)]
+        until(lambda: _open_ones(opened) < acceptor.MOST_CONNECTIONS, "others are ended")
+        release.set()
+        assert "200 OK" in _all(asking)
+        for sock in opened:
+            sock.close()
+
+
+def test_callers_in_a_loop_take_a_small_part_of_the_time(serve: Serve) -> None:
+    spent = [0.0]
+
+    def costly() -> Sequence[Sample]:
+        began = time.monotonic()
+        time.sleep(0.1)
+        spent[0] += time.monotonic() - began
+        return _SAMPLES
+
+    address = serve(replace(_PROBES, samples=costly))
+    began = time.monotonic()
+    while time.monotonic() - began < 2:
+        assert _ask(address, "/metrics")[0] == 200
+    assert spent[0] < 0.3 * (time.monotonic() - began)
+
+
+def test_a_page_of_another_site_gets_nothing(serve: Serve) -> None:
+    address = serve(_PROBES)
+    port = address.rpartition(":")[2]
+
+    def answer(host: str) -> int:
+        with _connect(address) as sock:
+            sock.sendall(f"GET /metrics HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n".encode())
+            return int(_all(sock).split(" ", 2)[1])
+
+    assert answer("rebound.example:80") == answer(f"rebound.example:{port}") == 421
+    assert answer(address) == answer(f"localhost:{port}") == answer(f"[::1]:{port}") == answer("localhost") == 200
+
+
+def test_paths_that_are_not_pages(serve: Serve) -> None:
+    address = serve(_PROBES)
+    for path in ("/metrics/", "//metrics", "/metrics/../metrics", "/%2e%2e/metrics", "/metrics%00", "*", "/metrics;x"):
+        status, text = _ask(address, path)
+        assert (status, "location" in text.lower()) == (404, False), path
+    assert _ask(address, "http://localhost/metrics")[0] == 404
+    assert _ask(address, "/caf\u00e9")[0] == 400
 
 
 def test_a_slow_collection_is_given_up_and_other_pages_answer(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -237,7 +368,7 @@ def _handshake(address: str, context: ssl.SSLContext) -> str:
     """Return the answer to a request over TLS; "" if the connection is refused."""
     try:
         with context.wrap_socket(_connect(address), server_hostname="localhost") as sock:
-            sock.sendall(b"GET /version HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+            sock.sendall(b"GET /version HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
             return _all(sock)
     except (ssl.SSLError, ConnectionError):
         return ""
@@ -259,8 +390,27 @@ def test_with_tls_a_caller_shows_a_certificate_of_an_allowed_name(serve: Serve, 
     assert _handshake(address, _client(authority)) == ""
     assert _handshake(address, _client(authority, stranger.cert, stranger.key)) == ""
     with _connect(address) as plain:
-        plain.sendall(b"GET /version HTTP/1.1\r\nHost: x\r\n\r\n")
+        plain.sendall(b"GET /version HTTP/1.1\r\nHost: localhost\r\n\r\n")
         assert "200" not in _all(plain)
+
+
+def test_with_tls_callers_without_a_handshake_are_few(serve: Serve, authority: Authority) -> None:
+    own = authority.issue("own", "dm")
+    tls.use(Tls(own))
+    address = serve(_PROBES)
+    before = _descriptors()
+    opened: list[socket.socket] = []
+    began = time.monotonic()
+    try:
+        for _ in range(200):
+            opened.append(_connect(address))
+        until(lambda: _open_ones(opened) <= acceptor.MOST_CONNECTIONS, "those that waited longest are ended")
+        until(lambda: _descriptors() - before - len(opened) <= acceptor.MOST_CONNECTIONS, "nothing else stays open")
+        assert time.monotonic() - began < connection.HEAD_SECONDS / 2, "before they are ended for their slowness"
+        assert "200 OK" in _handshake(address, _client(authority, own.cert, own.key))
+    finally:
+        for sock in opened:
+            sock.close()
 
 
 def test_replaced_certificates_are_used(

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from operator import add
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from shardmerge.proto.metrics.tables import OTHER, PerTable, TableName, bounded
+from shardmerge.proto.metrics.tables import OTHER, Demand, PerTable, Share, TableName, bounded, shared_out
 
 _OTHER = TableName(OTHER, OTHER)
 
@@ -14,18 +16,58 @@ def _tables(count: int) -> dict[TableName, int]:
 
 
 def test_tables_beyond_the_limit_are_one_series() -> None:
-    found = bounded(_tables(103), PerTable.AUTO, add)
+    found = bounded(_tables(103), 100, sum)
     assert len(found) == 101
     assert found[_OTHER] == 3
     assert sum(found.values()) == 103
 
 
 def test_a_table_keeps_its_series_when_others_appear() -> None:
-    before, after = bounded(_tables(100), PerTable.AUTO, add), bounded(_tables(200), PerTable.AUTO, add)
+    before, after = bounded(_tables(100), 100, sum), bounded(_tables(200), 100, sum)
     assert before.items() <= after.items()
     assert _OTHER not in before
 
 
 def test_off_has_one_series() -> None:
-    assert bounded(_tables(5), PerTable.OFF, add) == {_OTHER: 5}
-    assert bounded(_tables(5), PerTable.ON, add) == _tables(5)
+    assert bounded(_tables(5), 0, sum) == {_OTHER: 5}
+    assert bounded(_tables(5), 10_000, sum) == _tables(5)
+
+
+@pytest.mark.parametrize("per_table", list(PerTable))
+def test_all_tasks_together_are_bounded(per_table: PerTable) -> None:
+    found = shared_out({f"t{number}": Demand(1024, 16) for number in range(100)}, {}, per_table)
+    assert sum(share.tables * share.lanes for share in found.values()) <= per_table.total
+    assert found["t0"].tables == min(1024, per_table.limit, per_table.total // 16)
+    assert found["t99"] == Share(0, 16, is_final=True)
+
+
+def test_a_task_gets_what_another_one_has_left_only_before_it_lacks_a_table() -> None:
+    many, few = Demand(100, 16), Demand(20, 16)
+    one = shared_out({"a": many, "b": few, "c": few}, {}, PerTable.AUTO)
+    assert [one[task].tables for task in "abc"] == [100, 20, 5]
+    assert [one[task].is_final for task in "abc"] == [False, False, True]
+    two = shared_out({"b": Demand(60, 16), "c": Demand(60, 16), "d": few}, one, PerTable.AUTO)
+    assert [two[task].tables for task in "bcd"] == [60, 5, 20]
+
+
+@given(
+    st.lists(
+        st.dictionaries(st.sampled_from("abcdef"), st.integers(0, 300), min_size=1),
+        min_size=1,
+        max_size=8,
+    )
+)
+def test_no_counter_falls_while_its_task_exists(scrapes: list[dict[str, int]]) -> None:
+    shares: dict[str, Share] = {}
+    tables: dict[str, int] = {}
+    for scrape in scrapes:
+        # A task's tables never become fewer while it exists.
+        tables = {task: max(count, tables.get(task, 0)) for task, count in scrape.items()}
+        before = {task: share for task, share in shares.items() if task in tables}
+        shares = shared_out({task: Demand(count, 4) for task, count in tables.items()}, before, PerTable.AUTO)
+        for task, share in shares.items():
+            known = before.get(task)
+            if known is not None:
+                assert share.tables >= known.tables
+                assert share.tables == known.tables or not known.is_final
+        assert sum(share.tables * share.lanes for share in shares.values()) <= PerTable.AUTO.total

@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from shardmerge.proto.log_rate_limit import RateLimit
-from shardmerge.proto.rpc.admission import Admission, Full, Readings
+from shardmerge.proto.rpc.admission import Admission, CallFigures, Full, Readings, RunningCalls
 from shardmerge.proto.rpc.limits import MethodLimit
 from tests.support.wait import until
 
@@ -187,3 +187,18 @@ def test_of_many_lines_one_is_due_and_the_others_are_counted() -> None:
     assert limit.left_out("b") == 0
     now += 10
     assert limit.left_out("a") == 2
+
+
+def test_the_running_calls_have_an_age() -> None:
+    now = 100.0
+    one, other = (Admission(f"/a.B/{name}", MethodLimit(2, 2, 1), Readings(4, 1.0), lambda: now) for name in ("C", "A"))
+    calls = RunningCalls()
+    calls.add(one)
+    calls.add(other)
+    assert calls.figures() == ()
+    with one.place():
+        now = 107.0
+        with one.place(), other.place():
+            now = 108.0
+            assert calls.figures() == (CallFigures("/a.B/A", 1, 1.0), CallFigures("/a.B/C", 2, 8.0))
+    assert calls.figures() == ()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any, cast
 
 import grpc
 import pytest
@@ -10,10 +11,12 @@ from grpc_health.v1 import health_pb2
 
 from shardmerge.proto import errors
 from shardmerge.proto import master_pb2 as pb
+from shardmerge.proto.diagnostics_pb2 import DaemonDiagnostics, DiagnosticsPart, DiagnosticsRequest
 from shardmerge.proto.errors import ShardmergeError
 from shardmerge.proto.master_pb2_grpc import MasterServicer, MasterStub, add_MasterServicer_to_server
 from shardmerge.proto.relay_pb2 import RelayFrame, SubscribeRequest
 from shardmerge.proto.relay_pb2_grpc import RelayServicer, RelayStub, add_RelayServicer_to_server
+from shardmerge.proto.rpc.call_counts import CallCounts
 from shardmerge.proto.rpc.client import channel, coded_from_rpc
 from shardmerge.proto.rpc.server import Serving, listen, make_server
 
@@ -45,6 +48,15 @@ class _Master(MasterServicer):
         raise NotImplementedError
 
     def OperateRelay(self, request: pb.OperateRelayRequest, context: grpc.ServicerContext) -> pb.OperateRelayResponse:
+        raise NotImplementedError
+
+    def Diagnose(self, request: pb.DiagnoseRequest, context: grpc.ServicerContext) -> pb.DiagnoseResponse:
+        raise NotImplementedError
+
+    def Overview(self, request: pb.OverviewRequest, context: grpc.ServicerContext) -> pb.OverviewResponse:
+        raise NotImplementedError
+
+    def History(self, request: pb.HistoryRequest, context: grpc.ServicerContext) -> pb.HistoryResponse:
         raise NotImplementedError
 
     def UpdateTask(self, request: pb.UpdateTaskRequest, context: grpc.ServicerContext) -> pb.UpdateTaskResponse:
@@ -94,6 +106,14 @@ class _Master(MasterServicer):
     def OperateTask(self, request: pb.OperateTaskRequest, context: grpc.ServicerContext) -> pb.OperateTaskResponse:
         raise NotImplementedError
 
+    def Diagnostics(self, request: DiagnosticsRequest, context: grpc.ServicerContext) -> DaemonDiagnostics:
+        raise NotImplementedError
+
+    def CollectDiagnostics(
+        self, request: DiagnosticsRequest, context: grpc.ServicerContext
+    ) -> Iterator[DiagnosticsPart]:
+        raise NotImplementedError
+
 
 class _Relay(RelayServicer):
     def Subscribe(self, request: SubscribeRequest, context: grpc.ServicerContext) -> Iterator[RelayFrame]:
@@ -120,6 +140,45 @@ def master(address: str) -> Iterator[MasterStub]:
 
 def _error(call: grpc.RpcError) -> ShardmergeError:
     return coded_from_rpc(call, "the peer")
+
+
+def test_every_call_is_counted_with_its_status() -> None:
+    counts = CallCounts()
+    server = make_server(("shardmerge.v1.Master",), "test", counts=counts)
+    add_MasterServicer_to_server(_Master(), server)
+    add_RelayServicer_to_server(_Relay(), server)  # type: ignore[abstract]
+    port = listen(server, "127.0.0.1:0")
+    server.start()
+    try:
+        with channel(f"127.0.0.1:{port}") as opened:
+            stub = MasterStub(opened)
+            stub.PurgeRelay(pb.PurgeRelayRequest())
+            stub.PurgeRelay(pb.PurgeRelayRequest())
+            unknown = cast("Any", opened).unary_unary("/shardmerge.v1.Master/NoSuchMethod")
+            calls: list[Callable[[], object]] = [
+                lambda: stub.ListMember(pb.ListMemberRequest()),
+                lambda: stub.QueryStatus(pb.QueryStatusRequest()),
+                lambda: stub.OperateSource(pb.OperateSourceRequest()),
+                lambda: stub.PurgeRelay(pb.PurgeRelayRequest(filename="a\nb")),
+                lambda: list(RelayStub(opened).Subscribe(SubscribeRequest())),
+                lambda: unknown(b""),
+            ]
+            for call in calls:
+                with pytest.raises(grpc.RpcError):
+                    call()
+    finally:
+        server.stop(0).wait()
+    found = counts.figures()
+    assert found.calls == {
+        ("PurgeRelay", "OK"): 2,
+        ("PurgeRelay", "INVALID_ARGUMENT"): 1,
+        ("ListMember", "UNAVAILABLE"): 1,
+        ("QueryStatus", "INTERNAL"): 1,
+        ("OperateSource", "PERMISSION_DENIED"): 1,
+        ("Subscribe", "UNAVAILABLE"): 1,
+    }
+    assert found.seconds.keys() == {method for method, _ in found.calls}
+    assert all(seconds > 0 for seconds in found.seconds.values())
 
 
 def test_coded_error_arrives_whole(master: MasterStub) -> None:

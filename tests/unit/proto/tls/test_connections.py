@@ -187,14 +187,14 @@ def test_certificates_are_replaced_while_connections_last(authority: Authority, 
         refused(address, errors.tls.PEER_NOT_TRUSTED)
 
 
-def test_nobody_there(authority: Authority) -> None:
+def test_no_process_there(authority: Authority) -> None:
     """Not a matter of TLS."""
     process.use(Tls(authority.issue("client", "dm-master")))
     refused(f"127.0.0.1:{free_port()}", errors.master.PEER_UNREACHABLE)
 
 
 @pytest.mark.parametrize("closes", [True, False])
-def test_somebody_who_says_nothing(authority: Authority, closes: bool) -> None:
+def test_a_caller_that_sends_nothing(authority: Authority, closes: bool) -> None:
     """A process that ends, or hangs, while it is asked: nobody knows what it would have spoken."""
     held: list[socket.socket] = []
 

@@ -38,7 +38,7 @@ def refused(files: TlsFiles, spec: ErrorSpec) -> str:
     return str(caught.value)
 
 
-def test_what_stands_in_them(authority: Authority) -> None:
+def test_what_they_contain(authority: Authority) -> None:
     found = read_certificates(authority.issue("m", "dm-master", hosts=("10.0.0.5", "master.example")))
     assert (found.name, found.hosts) == ("dm-master", ("master.example", "10.0.0.5"))
     assert "PRIVATE" not in repr(found)

@@ -21,10 +21,10 @@ from tests.unit.worker.relay.rig import Rig
     [
         (100.25, 100, 100.26, 100.25, "the source has it"),
         (100.25, 100, 0.0, 100.25, "read again from disk"),
-        (107.0, 107, 100.5, 100.5, "the source's clock is ahead: no commit comes before it is made"),
+        (107.0, 107, 100.5, 100.5, "no commit is later than its receipt"),
         (0.0, 100, 100.7, 100.7, "within the second of the source, the receipt is more exact"),
         (0.0, 100, 160.0, 101.0, "the relay lags behind"),
-        (0.0, 107, 100.5, 100.5, "the source's clock is ahead"),
+        (0.0, 107, 100.5, 100.5, "no commit is later than its receipt"),
         (0.0, 100, 0.0, 100.0, "read again from disk"),
     ],
 )

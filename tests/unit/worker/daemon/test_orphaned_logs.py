@@ -88,7 +88,7 @@ def test_a_log_stays_when_the_source_has_moved_since_it_was_asked(rig: Rig) -> N
     assert rig.kept == ["a", "b", "c"], "what was said before does not count"
 
 
-def test_a_log_stays_while_nobody_answers(rig: Rig) -> None:
+def test_a_log_stays_while_no_server_answers(rig: Rig) -> None:
     rig.live.remove("other")
     rig.read()
     rig.logs.ask_workers()

@@ -4,26 +4,29 @@ from __future__ import annotations
 
 import pytest
 
-from shardmerge.worker.relay.binlog_retention import left, retention
+from shardmerge.worker.core.position import SourcePosition
+from shardmerge.worker.relay.binlog_retention import BinlogFile, BinlogLimits, bytes_from, limits
 
 
 @pytest.mark.parametrize(
-    ("variables", "seconds"),
+    ("variables", "expected"),
     [
-        ({"binlog_expire_logs_seconds": "2592000", "expire_logs_days": "0"}, 2_592_000.0),  # MySQL 8.0
-        ({"binlog_expire_logs_seconds": "864000", "expire_logs_days": "10.000000"}, 864_000.0),  # MariaDB
-        ({"expire_logs_days": "3"}, 259_200.0),  # MySQL 5.7
-        ({"expire_logs_days": "0"}, None),
-        ({"binlog_expire_logs_seconds": "600", "binlog_expire_logs_auto_purge": "OFF"}, None),
-        ({}, None),
+        ({"binlog_expire_logs_seconds": "2592000", "expire_logs_days": "0"}, BinlogLimits(2_592_000.0)),  # MySQL 8.0
+        ({"binlog_expire_logs_seconds": "864000", "expire_logs_days": "10.000000"}, BinlogLimits(864_000.0)),  # MariaDB
+        ({"expire_logs_days": "3"}, BinlogLimits(259_200.0)),  # MySQL 5.7
+        ({"expire_logs_days": "0"}, BinlogLimits()),
+        ({"binlog_expire_logs_seconds": "600", "binlog_expire_logs_auto_purge": "OFF"}, BinlogLimits()),
+        ({"binlog_expire_logs_seconds": "600", "max_binlog_total_size": "1000"}, BinlogLimits(600.0, 1_000)),
+        ({"binlog_expire_logs_seconds": "0", "binlog_space_limit": "1000"}, BinlogLimits(None, 1_000)),  # Percona
+        ({}, BinlogLimits()),
     ],
 )
-def test_retention(variables: dict[str, str], seconds: float | None) -> None:
-    assert retention(variables) == seconds
+def test_limits(variables: dict[str, str], expected: BinlogLimits) -> None:
+    assert limits(variables) == expected
 
 
-def test_left() -> None:
-    assert left(600, now=1_000, newest_fetched=1_000) == 600
-    assert left(600, now=1_000, newest_fetched=700) == 300
-    assert left(600, now=1_000, newest_fetched=100) == 0
-    assert left(600, now=1_000, newest_fetched=1_005) == 600, "clocks differ"
+def test_bytes_from_the_file_of_a_position_on() -> None:
+    files = (BinlogFile("b.000001", 100), BinlogFile("b.000002", 50), BinlogFile("b.000003", 7))
+    assert bytes_from(files, SourcePosition("b.000002", 40)) == 57, "the whole file has to stay"
+    assert bytes_from(files, SourcePosition("b.000003", 4)) == 7
+    assert bytes_from(files, SourcePosition("b.000009", 4)) is None

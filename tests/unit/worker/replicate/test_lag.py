@@ -12,7 +12,7 @@ def at(pos: int, file: int = 1) -> SourcePosition:
     return SourcePosition(f"bin.{file:06d}", pos)
 
 
-def test_a_target_whose_clock_is_behind_gives_no_negative_lag() -> None:
+def test_a_target_with_a_slow_clock_gives_no_negative_lag() -> None:
     assert Applied(100.0, 99.0).lag_ms == 0
     assert Applied(100.0, 100.25).lag_ms == pytest.approx(250)
 
@@ -77,7 +77,16 @@ def test_the_remaining_time_follows_the_speed() -> None:
     assert found.remaining_seconds() == 0
 
 
-def test_the_remaining_time_is_unknown_while_it_falls_behind() -> None:
+def test_what_is_on_its_way_remains_for_less_than_a_second() -> None:
+    found = CatchUp(seconds=10)
+    found.add(0, 5_200)
+    found.add(5, 5_000, 100_000)
+    assert found.remaining_seconds() == 0.25  # not 125 s, by which the backlog has become smaller
+    found.add(10, 60_000, 100_000)
+    assert found.remaining_seconds() is None
+
+
+def test_the_remaining_time_is_unknown_while_the_lag_grows() -> None:
     found = CatchUp(seconds=10)
     for at, behind in ((0, 100), (5, 200)):
         found.add(at, behind)

@@ -44,7 +44,7 @@ def test_all_lanes_have_to_stand_there() -> None:
     assert made.wait_reached(0) == place
 
 
-def test_a_lane_that_there_is_not_is_told_to_stop_and_ends_nothing() -> None:
+def test_a_lane_that_does_not_exist_is_stopped_and_ends_nothing() -> None:
     made = board()
     failed = relay_pb2.LaneReport(who=relay_pb2.TaskIdentity(index=2), failed=common_pb2.ErrorDetail(code=1))
     assert made.report(failed)
@@ -58,7 +58,7 @@ def test_a_lane_that_counts_from_0_again_has_no_negative_rate() -> None:
     assert made.views()[0].recent_rps == 0
 
 
-def test_whoever_goes_on_is_told_the_change_and_the_barrier_is_over() -> None:
+def test_the_lane_that_continues_gets_the_change_and_the_barrier_is_over() -> None:
     made, place = board(), statement(500)
     number = made.barrier(place)
     for lane in range(2):

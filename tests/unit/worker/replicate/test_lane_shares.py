@@ -167,7 +167,7 @@ def test_an_unknown_table_and_a_damaged_block_reach_the_lanes() -> None:
     assert _all(_shares(_plans(SMALL)), _block(100, damaged)) == [damaged] * _LANES
 
 
-def test_a_lane_that_is_far_behind_gets_whole_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lane_that_lags_far_gets_whole_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lane_shares, "_MOST_BYTES", 2 * len(_GROUPS))
     shares, size = _shares(_plans(SMALL)), len(_GROUPS)
     blocks = [_block(100 + number * size) for number in range(10)]

@@ -23,7 +23,7 @@ AROUND = StatusInputs(
     elapsed=100.0,
     head=Head(RelayOffset(1, 1000), END, 990.0),
     source_end=END,
-    unfetched_since=None,
+    unfetched_seconds=None,
     bytes_behind=lambda offset: 1000 - offset.byte,
     next_commit_time=lambda offset: 900.0 + offset.byte / 100,
 )
@@ -91,8 +91,8 @@ def test_behind_the_oldest_transaction_counts() -> None:
     assert status.syncer_binlog == "(bin.000001, 400)"
 
 
-def test_what_the_relay_has_not_fetched_is_behind_too() -> None:
-    around = replace(AROUND, source_end=SourcePosition("bin.000001", 1700), unfetched_since=970.0)
+def test_what_the_relay_has_not_fetched_is_backlog_too() -> None:
+    around = replace(AROUND, source_end=SourcePosition("bin.000001", 1700), unfetched_seconds=30.0)
     status = sync_status([view(report(0, 900))], around)
     assert not status.synced
     assert status.bytes_behind == 800
@@ -101,6 +101,19 @@ def test_what_the_relay_has_not_fetched_is_behind_too() -> None:
     assert not drained.synced
     assert drained.bytes_behind == 700
     assert drained.oldest_ms == pytest.approx(30_000)
+
+
+def test_the_clock_of_the_source_is_ahead() -> None:
+    """Commit times and ``now`` are the source's, times of applying are the lanes'."""
+    ahead = replace(AROUND, source_ahead=7.0)
+    status = sync_status([view(report(0)), view(report(1, 400))], ahead)
+    assert status.lag_ms == pytest.approx(7_500)
+    assert status.lanes[0].lag_ms == pytest.approx(7_500)
+    assert status.oldest_ms == pytest.approx(96_000)
+    before = sync_status([view(report(0))], replace(AROUND, source_ahead=-7.0))
+    assert before.lag_ms == 0
+    nothing = relay_pb2.LaneReport(who=relay_pb2.TaskIdentity(index=0), phase=LanePhase.READING, commit_time=5.0)
+    assert sync_status([view(nothing)], ahead).lag_ms == 0
 
 
 def test_nothing_is_in_sync_before_source_and_lanes_have_answered() -> None:
@@ -163,7 +176,7 @@ def test_what_a_lane_waits_for() -> None:
     assert waiting_for(view(report(), silent=30.0)) == "a sign of life, for 30 s"
 
 
-def test_the_error_of_a_retry_in_progress_is_told() -> None:
+def test_the_error_of_a_retry_in_progress_is_reported() -> None:
     retried = report(phase=LanePhase.RETRYING)
     retried.attempt = 3
     retried.retrying.CopyFrom(error_to_proto(DEADLOCK))

@@ -62,7 +62,7 @@ def test_a_rule_that_is_no_expression() -> None:
     assert caught.value.spec is errors.config.PATTERN
 
 
-def test_they_take_no_part_but_their_statements_concern_whoever_has_the_table() -> None:
+def test_they_take_no_part_but_their_statements_concern_the_owner_of_the_table() -> None:
     config = pb.SubTaskConfig(task="task", source_id="s", meta_schema="dm_meta", online_ddl=ONLINE)
     config.block_allow_list.do_dbs.append("d")
     rules = Rules.from_config(config)

@@ -152,7 +152,7 @@ def test_readers_that_wait_for_their_time_stop_at_once() -> None:
     assert scene.take(1).stop
 
 
-def test_while_the_source_is_busy_no_chunk_begins_but_those_that_have_go_on() -> None:
+def test_while_the_source_is_busy_no_chunk_begins_but_those_that_have_continue() -> None:
     scene = _Scene(2)
     first = scene.take(0)
     scene.dispenser.throttle("too busy")
@@ -163,3 +163,25 @@ def test_while_the_source_is_busy_no_chunk_begins_but_those_that_have_go_on() ->
     scene.dispenser.throttle("")
     assert scene.dispenser.waiting_for() == ""
     assert scene.take(1).chunk.number == 1
+
+
+def test_the_time_of_readers_is_counted() -> None:
+    """A reader that waits for a limit is throttled; one that waits for the plan has no work."""
+    scene = _Scene(2, RateLimits(rows=1))
+    began, chunk = scene.now, scene.take(0).chunk
+
+    def sleeps(seconds: float) -> None:
+        scene.now += 2.0
+
+    scene.dispenser._changed.wait = sleeps  # type: ignore[method-assign]  # pyright: ignore[reportPrivateUsage]
+    assert scene.take(1).chunk.number == 1, "as soon as the limit allows it"
+    scene.dispenser.report(
+        relay_pb2.ChunkReport(
+            who=_who(0), chunk=chunk, rows=10, bytes=50, high=_HIGH, worked_seconds=3.0, write_seconds=2.0
+        )
+    )
+    assert scene.dispenser.times.read().by_cause == {"read": 1.0, "write": 2.0, "throttle": 10.0, "wait": 0.0}
+    assert scene.take(0).wait, "the plan has no more chunks yet"
+    found = scene.dispenser.times.read().by_cause
+    assert found["throttle"] == 10.0
+    assert found["wait"] == scene.now - began - 10.0 > 0

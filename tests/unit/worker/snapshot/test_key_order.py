@@ -100,7 +100,7 @@ def test_a_table_is_read_whole_when_the_target_has_a_further_unique_key() -> Non
     assert is_whole(replace(PLAN, table=replace(TABLE, key=())))
 
 
-def test_a_lock_is_needed_where_no_consistent_read_tells_its_position() -> None:
+def test_a_lock_is_needed_where_no_consistent_read_reports_its_position() -> None:
     keyless = replace(PLAN, table=replace(TABLE, key=()))
     flat = replace(PLAN, table=replace(TABLE, engine="MyISAM"))
     further = replace(PLAN, one_lane=True)

@@ -60,7 +60,7 @@ def test_eta_after_a_tenth_of_the_work_is_right_within_a_fifth(estimate: int) ->
     assert abs(progress.status().eta_seconds - left_seconds) <= left_seconds / 5
 
 
-def test_a_restart_goes_on_where_it_was() -> None:
+def test_a_restart_continues_where_it_was() -> None:
     stored = [
         StoredChunk(0, Chunk(0, (), (b"5",)), ChunkResult(400, 4000, 1.0, _MARK)),
         StoredChunk(0, Chunk(1, (b"5",), ()), None),
@@ -86,7 +86,7 @@ def test_an_estimate_that_was_too_low_never_shows_more_than_everything() -> None
     assert status.progress != "100.00 %"
 
 
-def test_what_readers_have_at_hand_is_told_apart() -> None:
+def test_what_readers_hold_is_reported_separately() -> None:
     progress = Progress([_PLAN])
     progress.planned(0, 2, complete=True)
     progress.loaded(0, 0, 100, 10, 1.0)

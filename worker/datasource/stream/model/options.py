@@ -17,7 +17,7 @@ MOST_TASKS = 64
 
 _OF_BATCHES = {
     "where": "a stream has all changes: filter the DataFrame",
-    "position": "a stream starts where option start and its checkpoint say",
+    "position": "a stream starts where option start and its checkpoint are",
 }
 """Options of mysql-shards that have no meaning for changes, and why."""
 

@@ -78,7 +78,7 @@ def test_files_are_shown_as_they_were_given_but_for_passwords() -> None:
     assert task.cfg == TASK
 
 
-def test_what_was_said_beside_the_file_is_told() -> None:
+def test_what_is_not_in_the_file_is_reported() -> None:
     [task] = _get(_Kind.KIND_TASK, "merge")
     assert list(task.subtasks) == [
         pb.StoredSubTask(source="s1", expected=common_pb2.STAGE_PAUSED, start_time="2026-01-02 03:04:05", binlog_ops=2),

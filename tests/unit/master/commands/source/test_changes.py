@@ -30,12 +30,12 @@ def test_the_same_file_changes_nothing() -> None:
     assert _changes(BEFORE + "enable: true\nflavor: auto\nserver-id: 0\n") == {}
 
 
-def test_no_password_is_told() -> None:
+def test_no_password_is_shown() -> None:
     found = _changes(BEFORE.replace("old secret", "new secret").replace("dm,", "dm2,"))
     assert found == {"from.password": ("(not shown)", "(not shown)"), "from.user": ("dm", "dm2")}
 
 
-def test_no_certificate_is_told() -> None:
+def test_no_certificate_is_reported() -> None:
     pem = '"-----BEGIN {} s3cret"'
     text = BEFORE.replace(
         "password:", f"security: {{ssl-cert-bytes: {pem.format('x')}, ssl-key-bytes: {pem.format('y')}}}, password:"

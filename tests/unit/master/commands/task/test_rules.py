@@ -23,7 +23,7 @@ def _asked(**given: object) -> list[str]:
     return [f"{one.source_id} {one.meta_schema}" for one in wanted_subtasks(request, STATE)]
 
 
-def test_a_task_as_it_runs_or_as_its_file_says() -> None:
+def test_a_task_as_it_runs_or_as_in_its_file() -> None:
     assert _asked(task="merge") == ["s1 as-it-runs", "s2 as-it-runs"]
     assert _asked(task="merge", sources=["s2"]) == ["s2 as-it-runs"]
     assert _asked(file=FILE, sources=["mysql-02"]) == ["mysql-02 dm_meta"]

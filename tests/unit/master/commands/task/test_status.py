@@ -23,7 +23,7 @@ def _answer(stage: Stage, *, failed: bool = False) -> pb.SourceSubTasks:
     return answer
 
 
-def test_the_worst_of_all_sources_is_said() -> None:
+def test_the_worst_of_all_sources_is_reported() -> None:
     running, paused = _answer(common_pb2.STAGE_RUNNING), _answer(common_pb2.STAGE_PAUSED)
     finished = _answer(common_pb2.STAGE_FINISHED)
     assert task_status("t", [running, running]) == "Running"

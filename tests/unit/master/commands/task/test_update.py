@@ -108,7 +108,7 @@ def test_a_rename_is_all_that_the_file_changes() -> None:
     _refused(errors.master.RENAME_BUSY, lambda: check(after, locked))
 
 
-def test_settings_that_differ_are_told_and_tables_are_not() -> None:
+def test_settings_that_differ_are_reported_and_tables_are_not() -> None:
     after = _one(extra="replicate: {lanes: 3, on-row-error: quarantine}\nsnapshot: {rows-per-second: 100}\n")
     assert [(one.key, one.before, one.after) for one in settings_changed(_one(), after)] == [
         ("replicate.lanes", "2", "3"),

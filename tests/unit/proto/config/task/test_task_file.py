@@ -139,7 +139,7 @@ def test_which_tables_are_of_online_schema_changes(keys: str, expected: tuple[li
     ],
 )
 @pytest.mark.parametrize("key", ["shadow-table-rules", "trash-table-rules"])
-def test_a_rule_for_online_schema_changes_tells_the_tables_own_name(key: str, rules: str, says: str) -> None:
+def test_a_rule_for_online_schema_changes_yields_the_tables_own_name(key: str, rules: str, says: str) -> None:
     found = refused(TASK + f"{key}: {rules}\n")
     assert f"{key}[0]" in found and says in found
 

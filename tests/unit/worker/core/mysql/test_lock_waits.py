@@ -13,6 +13,6 @@ def test_it_names_the_lock_the_table_and_the_connections() -> None:
     assert many == "a metadata lock of `a`.`b`, which connections 7, 8, 9 and 1 more of the target may hold"
 
 
-def test_without_a_holder_it_says_why() -> None:
+def test_without_a_holder_it_reports_why() -> None:
     wait = LockWait("metadata lock", "", (), "the account may not see who holds it")
     assert wait.shown == "a metadata lock (the account may not see who holds it)"

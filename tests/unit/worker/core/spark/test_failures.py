@@ -52,7 +52,7 @@ def test_differences(text: str, found: Differs | None) -> None:
     assert difference_in(text) == found
 
 
-def test_the_line_that_says_most() -> None:
+def test_the_line_with_most_content() -> None:
     assert first_line(RuntimeError(_LOST)).startswith("org.apache.spark.SparkException: Job aborted")
     coded = "Traceback:\n  x\nshardmerge.proto.errors.spec.ShardmergeError: [61011 tls-file-missing] no file\n"
     assert first_line(RuntimeError(coded)) == "[61011 tls-file-missing] no file"

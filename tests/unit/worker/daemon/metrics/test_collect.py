@@ -6,18 +6,27 @@ from dataclasses import replace
 
 import pytest
 
-from shardmerge.proto import common_pb2, errors, worker_pb2
+from shardmerge.proto import common_pb2, compare_pb2, errors, worker_pb2
 from shardmerge.proto.metrics.exposition import exposition
 from shardmerge.proto.metrics.process import ProcessFigures
 from shardmerge.proto.metrics.tables import PerTable
 from shardmerge.proto.rpc.coded_errors import error_to_proto
+from shardmerge.proto.warnings.certificates import CertificateEnd, CertificateFile, Use
+from shardmerge.proto.warnings.clocks import ClockDifference
 from shardmerge.worker.core.batch import ChangeCounts
+from shardmerge.worker.core.spark.jvm_heap import JvmHeap
 from shardmerge.worker.core.table_plan import TargetTable
+from shardmerge.worker.daemon.forecast.binlog_expiry import Expiry, NoLimit
+from shardmerge.worker.daemon.forecast.figures import NO_FORECAST, NOTHING_MEASURED, SourceForecast, WorkerForecast
+from shardmerge.worker.daemon.forecast.rates import Rate
+from shardmerge.worker.daemon.forecast.relay_disk import RelayDisk
 from shardmerge.worker.daemon.metrics.binlog_place import file_and_position
-from shardmerge.worker.daemon.metrics.collect import worker_samples
+from shardmerge.worker.daemon.metrics.collect import table_shares, worker_samples
+from shardmerge.worker.daemon.metrics.compares import Compared
 from shardmerge.worker.daemon.metrics.figures import SourceFigures, SparkFigures, SubTaskFigures, WorkerFigures
 from shardmerge.worker.daemon.metrics.run_counts import RunCounts
 from shardmerge.worker.daemon.metrics.subtasks import lag_of
+from shardmerge.worker.relay.fetch.fetch_counts import FetchFigures
 from shardmerge.worker.relay.relay import DiskSpace, RelayFigures
 from shardmerge.worker.replicate.lane_totals import LaneTotal, SubTaskTotals
 from shardmerge.worker.unit.contract import Failed, Finished, Stopped
@@ -34,16 +43,26 @@ def _subtask(**sync: object) -> SubTaskFigures:
     return SubTaskFigures(status, known_seconds=100.0)
 
 
-def _found(*subtasks: SubTaskFigures, per_table: PerTable = PerTable.AUTO, bound: bool = True) -> Scrape:
+def _found(
+    *subtasks: SubTaskFigures,
+    per_table: PerTable = PerTable.AUTO,
+    bound: bool = True,
+    forecast: SourceForecast = NO_FORECAST,
+    worker: WorkerForecast = NOTHING_MEASURED,
+    silent_seconds: float | None = None,
+    registered: bool = True,
+) -> Scrape:
+    heard_at = None if silent_seconds is None else 50.0 - silent_seconds
     status = worker_pb2.RelayStatus(
         stage=common_pb2.STAGE_RUNNING,
         master_binlog="(mysql-bin.000004, 900)",
         relay_binlog="(mysql-bin.000003, 800)",
         bytes_on_disk=1_000,
     )
-    source = SourceFigures("s", status, RelayFigures(files=2, space=DiskSpace(100, 40)), subtasks, 3_600.0)
-    figures = WorkerFigures("w", 50.0, _PROCESS, True, _SPARK, source if bound else None)
-    series = list(worker_samples(figures, per_table))
+    relay = RelayFigures(FetchFigures(heard_at=heard_at), files=2, space=DiskSpace(100, 40))
+    source = SourceFigures("s", status, relay, subtasks, forecast)
+    figures = WorkerFigures("w", 50.0, _PROCESS, registered, _SPARK, source if bound else None, worker)
+    series = list(worker_samples(figures, table_shares(figures, {}, per_table)))
     keys = [(sample.family.name, sample.labels) for sample in series]
     assert len(keys) == len(set(keys)), "a series appears twice"
     return parse(exposition(series).decode())
@@ -55,6 +74,65 @@ def test_a_task_that_has_ended_has_no_series() -> None:
     other.status.name = "other"
     assert _found(one, other).of("dm_worker_task_state", task="other")
     assert not [each for each in _found(one).series if each.labels.get("task") == "other"]
+
+
+_OF_A_RUN = (
+    "dm_worker_task_state",
+    "dm_task_paused",
+    "dm_task_seconds_since_progress",
+    "dm_task_synced",
+    "dm_syncer_shard_lock_resolving",
+)
+
+
+def test_without_a_lease_a_task_has_no_stage_and_no_progress() -> None:
+    """Another worker may run it. Its stage here (Paused) would hide that of the other one from the alerts, and an old
+    age of its progress would let DM_stalled fire."""
+    running = _subtask(synced=True, bytes_behind=5, oldest_ms=9_000)
+    interrupted = _subtask(unknown="it is paused")
+    interrupted.status.stage = common_pb2.STAGE_PAUSED
+    for name in _OF_A_RUN:
+        assert _found(running).of(name, **_OF), name
+        assert _found(interrupted).of(name, **_OF), name
+        assert not _found(running, registered=False).of(name, **_OF), name
+        assert not _found(interrupted, registered=False).of(name, **_OF), name
+    assert not _found(running, registered=False).of("dm_task_lag_seconds", **_OF)
+    assert _found(running, registered=False).of("dm_task_runs_total", **_OF), "counters do not vanish"
+
+
+def test_without_a_lease_a_source_has_no_state() -> None:
+    """Another worker may have it: what this one has would hide that it cannot connect, or announce a loss in vain."""
+    forecast = SourceForecast(expiry=Expiry(86_400, 3_600, 3_600))
+    names = ("dm_source_connected", "dm_relay_paused", "dm_relay_caught_up", "dm_source_binlog_expires_in_seconds")
+    for name in names:
+        assert _found(forecast=forecast).of(name, source_id="s"), name
+        assert not _found(forecast=forecast, registered=False).of(name), name
+    assert _found(registered=False).of("dm_relay_written_bytes_total", source_id="s"), "counters do not vanish"
+    assert _found(registered=False).of("dm_relay_disk_bytes", source_id="s")
+
+
+def test_an_error_that_has_paused_a_task_stays_without_a_lease() -> None:
+    failed = _subtask(unknown="it is paused")
+    failed.status.stage = common_pb2.STAGE_PAUSED
+    failed.status.result.errors.append(
+        error_to_proto(errors.snapshot.TABLE_GONE(source="s", schema="d", table="x", task="t"))
+    )
+    found = _found(failed, registered=False)
+    assert found.one("dm_worker_task_state", **_OF) == common_pb2.STAGE_PAUSED
+    assert found.one("dm_task_paused", **_OF, by="error") == 1
+
+
+def test_names_of_any_characters_are_label_values() -> None:
+    names = ('a"b', "a\\b", "a\nb", "a\\nb", "caf\u00e9 \U0001f600", "x" * 128, "a{b=}", " ", "a\x1b[31m\r\x00b")
+    for name in names:
+        subtask = _subtask(synced=True)
+        subtask.status.name = name
+        changes = {TargetTable(name, name): ChangeCounts(1, 2, 3)}
+        subtask = replace(subtask, totals=SubTaskTotals({0: LaneTotal(changes)}, tuple(changes)))
+        found = _found(subtask)
+        assert {each.labels["task"] for each in found.series if "task" in each.labels} >= {name}
+        [update] = found.of("dm_syncer_added_jobs_total", type="update", target_schema=name, target_table=name)
+        assert update.value == 2
 
 
 def test_a_free_worker_has_no_series_of_a_source() -> None:
@@ -93,18 +171,22 @@ def test_an_unknown_lag_has_no_series() -> None:
 
 
 @pytest.mark.parametrize(
-    ("sync", "expected"),
+    ("sync", "silent_seconds", "expected"),
     [
-        (worker_pb2.SyncStatus(synced=True), ("idle", 0.0)),
-        (worker_pb2.SyncStatus(oldest_ms=2_500, bytes_behind=10), ("event", 2.5)),
-        (worker_pb2.SyncStatus(oldest_ms=2_500), ("event", 2.5)),  # seen at the source, not fetched
-        (worker_pb2.SyncStatus(bytes_behind=10, lag_ms=700), ("event", 0.7)),
-        (worker_pb2.SyncStatus(bytes_behind=10), None),  # a backlog of unknown age is not 0
-        (worker_pb2.SyncStatus(unknown="it is paused"), None),
+        (worker_pb2.SyncStatus(synced=True), 1.1, ("idle", 0.0)),
+        (worker_pb2.SyncStatus(synced=True), 2.5, ("heartbeat", 2.5)),
+        (worker_pb2.SyncStatus(synced=True), None, None),  # nothing of the source has arrived yet
+        (worker_pb2.SyncStatus(oldest_ms=2_500, bytes_behind=10), 9.0, ("event", 2.5)),
+        (worker_pb2.SyncStatus(oldest_ms=2_500), 0.1, ("event", 2.5)),  # seen at the source, not fetched
+        (worker_pb2.SyncStatus(bytes_behind=10, lag_ms=700), 0.1, ("event", 0.7)),
+        (worker_pb2.SyncStatus(bytes_behind=10), 0.1, None),  # a backlog of unknown age is not 0
+        (worker_pb2.SyncStatus(unknown="it is paused"), 0.1, None),
     ],
 )
-def test_lag_and_its_basis(sync: worker_pb2.SyncStatus, expected: tuple[str, float] | None) -> None:
-    assert lag_of(sync) == expected
+def test_lag_and_its_basis(
+    sync: worker_pb2.SyncStatus, silent_seconds: float | None, expected: tuple[str, float] | None
+) -> None:
+    assert lag_of(sync, silent_seconds) == expected
 
 
 def test_lag_is_exported_with_dms_name_and_ours() -> None:
@@ -114,13 +196,18 @@ def test_lag_is_exported_with_dms_name_and_ours() -> None:
     assert found.one("dm_syncer_remaining_time", **_OF) == 4
 
 
+def test_nothing_remains_when_everything_is_applied() -> None:
+    applied = replace(_subtask(synced=True), remaining_seconds=None)
+    assert _found(applied, silent_seconds=0.5).one("dm_syncer_remaining_time", **_OF) == 0
+    assert not _found(applied, silent_seconds=9.0).of("dm_syncer_remaining_time", **_OF)
+
+
 def test_positions_of_source_relay_and_lanes() -> None:
     found = _found(_subtask(master_binlog="(mysql-bin.000004, 900)", syncer_binlog="(mysql-bin.000002, 700)"))
     assert found.one("dm_relay_binlog_file", node="master") == 4
     assert found.one("dm_relay_binlog_pos", node="relay") == 800
     assert found.one("dm_syncer_binlog_file", **_OF, node="syncer") == 2
     assert found.one("dm_relay_space", type="available") == 40
-    assert found.one("dm_source_binlog_retention_left_seconds", source_id="s") == 3_600
 
 
 def test_a_text_without_a_place_is_no_position() -> None:
@@ -159,6 +246,17 @@ def test_changes_by_lane_kind_and_table() -> None:
     assert {each.labels["target_table"] for each in off.of("dm_syncer_finished_jobs_total")} == {"_other"}
     assert off.sum("dm_syncer_finished_jobs_total", **_OF, type="insert") == 13
     assert off.one("dm_metrics_merged_tables", **_OF) == 2
+
+
+def test_the_time_of_readers_by_cause() -> None:
+    found = _found(replace(_subtask(), reader_seconds={"read": 1.5, "throttle": 4.0}))
+    assert {each.labels["cause"]: each.value for each in found.of("dm_snapshot_reader_seconds_total", **_OF)} == {
+        "read": 1.5,
+        "write": 0,
+        "throttle": 4,
+        "wait": 0,
+    }
+    assert found.one("dm_snapshot_reader_seconds_total", task=_OF["task"], cause="read") == 1.5
 
 
 def test_ends_of_runs() -> None:
@@ -225,4 +323,76 @@ def test_joining_tables_by_phase() -> None:
         "copying": 2,
         "following": 0,
         "failed": 0,
+    }
+
+
+def test_a_clock_that_is_read_too_slowly_is_not_known() -> None:
+    """Else DM_clocks_differ would fire for a slow connection, without the warning that names both clocks."""
+    coarse = ClockDifference("source s", "the worker", 2.0, 1.5)
+    found = _found(forecast=SourceForecast(source_clock=coarse, target_clocks={"t": replace(coarse, ahead=-2.0)}))
+    assert not found.of("dm_clock_difference_seconds")
+    close = SourceForecast(source_clock=replace(coarse, ahead=0.5), target_clocks={"t": replace(coarse, ahead=9.0)})
+    assert len(_found(forecast=close).of("dm_clock_difference_seconds")) == 2
+
+
+def test_forecasts_of_a_source() -> None:
+    clock = ClockDifference("source s", "the worker", 0.25, 0.001)
+    forecast = SourceForecast(
+        expiry=Expiry(kept=3_600.0, left=1_800.0, due=1_900.0),
+        disk=RelayDisk(1_000, 400, 100, shrinking=Rate(0.5, 3_600.0)),
+        source_clock=clock,
+        target_clocks={"t": replace(clock, whose="target", ahead=-2.0)},
+    )
+    found = _found(forecast=forecast)
+    assert found.one("dm_source_binlog_retention_seconds", source_id="s") == 3_600
+    assert found.one("dm_source_binlog_retention_left_seconds", source_id="s") == 1_800
+    assert found.one("dm_source_binlog_expires_in_seconds", source_id="s") == 1_900
+    assert found.one("dm_relay_disk_full_in_seconds", source_id="s") == 1_000
+    assert found.one("dm_clock_difference_seconds", source_id="s", of="source") == 0.25
+    assert found.one("dm_clock_difference_seconds", source_id="s", task="t", of="target") == -2
+
+
+@pytest.mark.parametrize("forecast", [NO_FORECAST, SourceForecast(expiry=NoLimit(), disk=RelayDisk(1_000, 400))])
+def test_what_is_not_foreseen_has_no_series(forecast: SourceForecast) -> None:
+    found = _found(forecast=forecast)
+    names = {each.name for each in found.series}
+    assert not {name for name in names if "retention" in name or "expires" in name or "full_in" in name}
+    assert "dm_clock_difference_seconds" not in names
+
+
+def test_a_relay_that_keeps_up_has_no_time_at_which_binlog_expires() -> None:
+    found = _found(forecast=SourceForecast(expiry=Expiry(kept=3_600.0, left=3_600.0, due=None)))
+    assert found.one("dm_source_binlog_retention_left_seconds", source_id="s") == 3_600
+    assert not found.of("dm_source_binlog_expires_in_seconds")
+
+
+def test_the_worker_itself() -> None:
+    ends = (
+        CertificateEnd(CertificateFile(Use.OWN, "this daemon", "own.pem"), 500.0),
+        CertificateEnd(CertificateFile(Use.TARGET, "the target of task a", "a.pem"), 300.0),
+        CertificateEnd(CertificateFile(Use.TARGET, "the target of task b", "b.pem"), 200.0),
+    )
+    found = _found(bound=False, worker=WorkerForecast(JvmHeap(10, 20, 30), ends))
+    assert found.one("dm_certificate_expiry_timestamp_seconds", use="own") == 500
+    assert found.one("dm_certificate_expiry_timestamp_seconds", use="target") == 200, "the first of all tasks"
+    sizes = {each.labels["type"]: each.value for each in found.of("dm_worker_jvm_heap_bytes")}
+    assert sizes == {"used": 10, "committed": 20, "max": 30}
+    assert not _found(bound=False).of("dm_worker_jvm_heap_bytes")
+
+
+def test_what_no_comparison_has_counted_has_no_series() -> None:
+    none = _found(_subtask())
+    assert (none.one("dm_compare_running", **_OF), none.of("dm_compare_rows")) == (0, [])
+    assert not none.of("dm_compare_differences")
+    rows = [compare_pb2.ComparedTable(source_table="s.a", rows=100, missing=1)]
+    compared = Compared().after(compare_pb2.CompareRequest(), rows, 77.0)
+    found = _found(replace(_subtask(), compared=replace(compared.figures(), is_running=True)))
+    assert (found.one("dm_compare_running", **_OF), found.one("dm_compare_rows", **_OF)) == (1, 100)
+    assert found.one("dm_compare_finished_timestamp_seconds", **_OF) == 77
+    assert {each.labels["kind"]: each.value for each in found.of("dm_compare_differences")} == {
+        "missing": 1,
+        "extra": 0,
+        "different": 0,
+        "unjudged": 0,
+        "repaired": 0,
     }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -14,12 +15,16 @@ import pytest
 from shardmerge.proto import common_pb2 as pb
 from shardmerge.proto import config_pb2, errors, secret, worker_pb2
 from shardmerge.proto.state_pb2 import BinlogOp
+from shardmerge.proto.task_history.event import Event, Kind
 from shardmerge.worker.core.spark.runner import SparkRunner
 from shardmerge.worker.core.stop_signal import StopSignal
+from shardmerge.worker.daemon.metrics.figures import NO_COMPARISON
 from shardmerge.worker.daemon.subtask import subtask as module
 from shardmerge.worker.daemon.subtask.run_resources import RunObserver
 from shardmerge.worker.daemon.subtask.source_context import SourceContext
 from shardmerge.worker.daemon.subtask.subtask import Decision, SubTask, may_become
+from shardmerge.worker.ddl.locks.lock_client import LockClient
+from shardmerge.worker.replicate.lane_totals import NO_TOTALS
 from shardmerge.worker.unit.contract import Failed, Finished, Outcome, Stopped
 from tests.support.wait import until
 
@@ -105,6 +110,24 @@ def test_pause_and_resume(start: Callable[[Script], SubTask]) -> None:
     assert stage(subtask) == pb.STAGE_STOPPED
 
 
+def test_progress_is_due_from_the_resume_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a night of pause DM_snapshot_stalled must not fire before the first chunk."""
+    monkeypatch.setattr(module, "SubTaskRun", ScriptedRun)
+    ScriptedRun.script, ScriptedRun.runs = staticmethod(until_stopped), []
+    shards = SimpleNamespace(locks=lambda task, version, seconds: (0, ()))  # pyright: ignore[reportUnknownLambdaType]
+    subtask = SubTask(decision(1), replace(HOST, shards=cast("LockClient", shards)), lambda: True)
+    until(lambda: stage(subtask) == pb.STAGE_RUNNING, "it runs")
+    subtask.decide(decision(2, pb.STAGE_PAUSED))
+    until(lambda: subtask.converged and stage(subtask) == pb.STAGE_PAUSED, "it is paused")
+    until(lambda: subtask.figures(NO_TOTALS, NO_COMPARISON).known_seconds > 1, "time passes", every=0.2)
+    resumed = time.monotonic()
+    subtask.decide(decision(3))
+    until(lambda: subtask.converged and stage(subtask) == pb.STAGE_RUNNING, "it runs again")
+    assert subtask.figures(NO_TOTALS, NO_COMPARISON).known_seconds <= time.monotonic() - resumed
+    subtask.end()
+    assert subtask.join(300)
+
+
 class Synced:
     """A unit that has applied everything."""
 
@@ -118,7 +141,7 @@ class Synced:
         return ""
 
 
-def test_what_a_run_has_come_to_is_not_told_of_the_next_one(start: Callable[[Script], SubTask]) -> None:
+def test_the_result_of_a_run_is_not_reported_for_the_next_one(start: Callable[[Script], SubTask]) -> None:
     may_begin = threading.Event()
 
     def run(_: str, stop: StopSignal) -> Outcome:
@@ -303,3 +326,84 @@ def test_secrets_in_another_form_ask_for_no_further_try(
     until(lambda: len(ScriptedRun.runs) == 3, "resume-task writes the same again: that is another try")
     subtask.end()
     assert subtask.join(300)
+
+
+class Events:
+    """Takes the events of a subtask; a decision is an event without a text."""
+
+    def __init__(self) -> None:
+        self.taken: list[Event] = []
+
+    def add(self, event: Event) -> None:
+        self.taken.append(event)
+
+    def separate(self, task: str, source: str) -> None:
+        self.taken.append(Event(task, Kind.STAGE, 0.0, "", (source,)))
+
+    def texts(self) -> list[str]:
+        return [event.text for event in self.taken]
+
+
+@pytest.fixture
+def events(monkeypatch: pytest.MonkeyPatch) -> Events:
+    taken = Events()
+    monkeypatch.setitem(globals(), "HOST", replace(HOST, history=taken))
+    return taken
+
+
+def test_the_history_has_each_stage_with_its_cause(start: Callable[[Script], SubTask], events: Events) -> None:
+    subtask = start(until_stopped)
+    until(lambda: stage(subtask) == pb.STAGE_RUNNING, "it runs")
+    subtask.decide(decision(2, pb.STAGE_PAUSED))
+    until(lambda: stage(subtask) == pb.STAGE_PAUSED, "it is paused")
+    subtask.decide(decision(3))
+    until(lambda: stage(subtask) == pb.STAGE_RUNNING, "it runs again")
+    subtask.interrupt()
+    until(lambda: len(ScriptedRun.runs) == 3, "it continues")
+    subtask.decide(decision(4, update="u"))
+    until(lambda: len(ScriptedRun.runs) == 4, "it starts again")
+    subtask.end("its worker ends")
+    assert subtask.join(300)
+    assert events.texts() == [
+        "",
+        "New → Running: as decided",
+        "Running → Paused: as decided",
+        "",
+        "Paused → Running: as decided",
+        "Running → Paused: the worker has lost its lease",
+        "Paused → Running: the worker holds its lease again",
+        "Running → Paused: to start again as decided",
+        "",
+        "Paused → Running: as decided",
+        "",
+        "Running → Stopped: its worker ends",
+    ]
+    assert [event.stage for event in events.taken if event.text][-1] == "Stopped"
+
+
+def test_the_history_has_an_error_as_the_status_shows_it(
+    start: Callable[[Script], SubTask], events: Events, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second of two equal failures repeats the first: no decision is between them."""
+    monkeypatch.setattr(module, "_BACKOFF_MAX_SECONDS", 0.0)
+    monkeypatch.setattr(module, "_LEAST_PAUSE_SECONDS", 0.0)
+    lost = errors.replicate.TARGET_LOST(host="h", port=1, reason="gone", errno=2003)
+
+    def fails_twice(_: str, stop: StopSignal) -> Outcome:
+        return Failed(lost) if len(ScriptedRun.runs) < 3 else until_stopped("", stop)
+
+    subtask = start(fails_twice)
+    until(lambda: len(ScriptedRun.runs) == 3, "it has failed twice")
+    failures = [event for event in events.taken if event.kind is Kind.ERROR]
+    assert [(one.code, one.name, one.message, one.stage) for one in failures] == [
+        (lost.code, lost.spec.name, lost.message, "Paused")
+    ] * 2
+    assert failures[0].same == failures[1].same != ""
+    assert events.texts()[1:] == [
+        "New → Running: as decided",
+        "Running → Paused, automatic resume follows",
+        "Paused → Running: automatic resume",
+        "Running → Paused, automatic resume follows",
+        "Paused → Running: automatic resume",
+    ]
+    subtask.end()

@@ -61,7 +61,7 @@ def test_tidb_is_known_by_its_version() -> None:
     assert parse_dialect("5.5.5-10.11.6-MariaDB", "") == TargetDialect(ServerKind.MARIADB, (10, 11, 6))
 
 
-def test_an_unknown_number_is_nobodys_to_retry() -> None:
+def test_an_unknown_number_is_not_retried() -> None:
     assert kind_of(99_999) is ErrorKind.STATEMENT
     assert kind_of(1062) is ErrorKind.STATEMENT
     assert kind_of(1213) is ErrorKind.CONFLICT

@@ -52,7 +52,7 @@ def test_lanes_stand_at_one_place_or_not() -> None:
     ("last", "is_behind"),
     [((None, None), True), ((passed(8), None), True), ((passed(8), passed(9)), False), ((passed(9), None), False)],
 )
-def test_of_a_statement_right_there_it_is_not_told_on_which_side_a_stream_stands(
+def test_of_a_statement_right_there_it_is_not_known_on_which_side_a_stream_is(
     last: tuple[StatementPlace | None, ...], *, is_behind: bool
 ) -> None:
     assert is_after_statements([stands(9), stands(9, lane=1)], last) is is_behind

@@ -46,7 +46,7 @@ def test_it_holds_a_few_frames_and_a_few_bytes(sizes: list[int], fit: int) -> No
     assert frames.empty()
 
 
-def test_full_says_that_the_stream_waits() -> None:
+def test_full_reports_that_the_stream_waits() -> None:
     frames = FrameQueue(most_frames=4, most_bytes=100)
     assert not frames.full()
     frames.put(frame(100))

@@ -21,10 +21,12 @@ class Stub:
     """Collects the reports."""
 
     def __init__(self) -> None:
+        self.source_ahead = 0.0
         self.reports: queue.Queue[relay_pb2.LaneReport] = queue.Queue()
 
-    def ReportLane(self, report: relay_pb2.LaneReport, timeout: float) -> None:
+    def ReportLane(self, report: relay_pb2.LaneReport, timeout: float) -> relay_pb2.ReportAck:
         self.reports.put(report)
+        return relay_pb2.ReportAck(source_ahead=self.source_ahead)
 
 
 def _checkpoint(byte: int) -> Checkpoint:
@@ -70,10 +72,43 @@ def test_time_is_counted_by_cause(monkeypatch: pytest.MonkeyPatch) -> None:
     spend(32)
     made.barrier(1, _checkpoint(1))
     spend(64)
+    made.left_barrier()
+    made.enter(LanePhase.APPLYING)
+    made.enter(LanePhase.READING, gathers=True)
+    spend(128)
+    made.reached_head()
+    spend(256)
+    made.enter(LanePhase.READING)
+    spend(512)
     made.report_now()
-    found = stub.reports.get(timeout=1).counters
-    assert (found.start_seconds, found.read_seconds, found.idle_seconds) == (1, 34, 4)
+    report = stub.reports.get(timeout=1)
+    found = report.counters
+    assert (found.start_seconds, found.read_seconds, found.idle_seconds) == (1, 34, 4 + 512)
     assert (found.decode_seconds, found.target_seconds, found.barrier_seconds) == (8, 16, 64)
+    assert found.gather_seconds == 128 + 256, "also at the end of the relay log"
+    assert (report.phase, report.phase_seconds) == ("reading", 128 + 256 + 512), "the phase is the same"
+
+
+def test_lags_allow_for_the_clock_of_the_source() -> None:
+    """Its worker answers each report with the difference."""
+    stub = Stub()
+    made = Reporter(cast(relay_pb2_grpc.RelayStub, stub), relay_pb2.TaskIdentity(), lambda: False)
+
+    def counted(lag: float) -> tuple[int, float]:
+        made.committed(_checkpoint(1), 6, 0.0, 0, CommitCounts({}, 5, 2, 0.1, lag))
+        made.report_now()
+        found = stub.reports.get(timeout=1).counters.lag_seconds
+        return sum(found.counts), found.sum
+
+    assert counted(0.7) == (1, pytest.approx(0.7))
+    stub.source_ahead = 3600.0
+    made.report_now()
+    stub.reports.get(timeout=1)
+    assert counted(-3599.5) == (2, pytest.approx(0.7 + 0.5))
+    stub.source_ahead = 0.0
+    made.report_now()
+    stub.reports.get(timeout=1)
+    assert counted(-0.2) == (3, pytest.approx(0.7 + 0.5)), "never below zero"
 
 
 def test_a_report_has_the_counts_of_all_commits() -> None:

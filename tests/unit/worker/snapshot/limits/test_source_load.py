@@ -17,14 +17,14 @@ def test_above_a_limit_and_nowhere_else(threads: int, most: int, most_lag: int, 
     assert bool(why) == bool((most and threads > most) or (most_lag and lagging))
 
 
-def test_what_is_said() -> None:
+def test_what_the_answer_has() -> None:
     limits = LoadLimits(threads_running=10, replica_lag=5)
     assert throttle_reason(limits, SourceLoad(10, (5, 0))) == ""
     assert throttle_reason(limits, SourceLoad(11, (6,))) == (
         "snapshot.max-threads-running: 11 threads run at the source, the limit is 10"
     )
     assert throttle_reason(limits, SourceLoad(1, (0, 6))) == (
-        "snapshot.max-replica-lag: the source lags 6 s behind its own source, the limit is 5 s"
+        "snapshot.max-replica-lag: the source has a lag of 6 s to its own source, the limit is 5 s"
     )
     assert throttle_reason(limits, SourceLoad(1, (0, None))) == (
         "snapshot.max-replica-lag: the source is a replica whose replication is stopped"

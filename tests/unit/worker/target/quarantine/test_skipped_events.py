@@ -92,7 +92,7 @@ def test_a_row_without_a_key_is_one_lanes_whole(lanes: int) -> None:
     assert (part.before, part.after) == ("`id` = 1, `v` = 'a'", "`id` = 2, `v` = 'b'")
 
 
-def test_images_that_are_no_text_are_told_all_the_same() -> None:
+def test_images_that_are_no_text_are_reported_all_the_same() -> None:
     assert image_text(PLAN, (b"1", b"'\xff'")) == "`id` = 1, `v` = '\\xff'"
 
 

@@ -47,7 +47,7 @@ def test_covers(statement: Statement, is_passed: bool) -> None:
     assert PASSED.covers(statement) is is_passed
 
 
-def test_without_gtids_another_server_tells_nothing() -> None:
+def test_without_gtids_another_server_proves_nothing() -> None:
     assert not StatementPlace.of(at(400, 60, gtids="")).covers(at(400, 60, gtids="", server="two"))
 
 

@@ -77,7 +77,7 @@ def test_lanes_at_one_place_are_dealt_anew_there(wanted: Partitioning) -> None:
 
 
 @pytest.mark.parametrize("wanted", OTHERS)
-def test_lanes_apart_meet_where_the_furthest_stands(wanted: Partitioning) -> None:
+def test_lanes_apart_meet_where_the_furthest_is(wanted: Partitioning) -> None:
     assert step(APART, DEALING, wanted) == DrainTo(RelayOffset(1, 200))
 
 

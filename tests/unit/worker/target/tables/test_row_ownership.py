@@ -76,7 +76,7 @@ def test_ranges_of_keys_are_compared_where_the_order_is_kept() -> None:
     assert (unknown.by_range, unknown.owned) == (False, NotSeparable("a source has not begun"))
 
 
-def test_what_cannot_be_compared_says_why() -> None:
+def test_what_cannot_be_compared_reports_why() -> None:
     plan = shard(0, None)
     text = Column("v", ValueKind.STRING, "varchar(9)", True, charset="utf8mb4")
     for changed, target, word in (

@@ -103,7 +103,7 @@ def test_labels_that_differ_identify_nothing() -> None:
         _with_key(label, replace(label, type_text="enum('b','a')", labels=("b", "a")))
 
 
-def test_a_column_from_names_tells_keys_apart_and_is_none_of_the_shard_tables() -> None:
+def test_a_column_from_names_separates_keys_and_is_none_of_the_shard_tables() -> None:
     text = Column("c", ValueKind.STRING, "varchar(256)", False, charset="utf8mb4", collation="utf8mb4_bin")
     own = ColumnPlan(0, TABLE.columns[0], "id")
     plan = TablePlan(0, "s1", TABLE, "merged", "t", (own, ColumnPlan(-1, text, "c", Constant("x1"))), (0, 1))

@@ -81,7 +81,7 @@ def test_a_failure_ends_everybody() -> None:
     assert made.failure.spec is errors.compare.STREAM_ENDED
 
 
-def test_a_task_that_only_says_it_is_alive_keeps_its_piece() -> None:
+def test_a_task_that_only_reports_it_is_alive_keeps_its_piece() -> None:
     made = desk()
     made.put(work(0))
     made.take(0)

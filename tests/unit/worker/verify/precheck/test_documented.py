@@ -28,5 +28,5 @@ def test_every_code_is_there_and_no_other() -> None:
     assert named <= CATALOGUE.keys()
 
 
-def test_what_does_not_apply_says_so() -> None:
+def test_what_does_not_apply_is_reported() -> None:
     assert {item for item, _, outcome in _ROWS if "does not apply here" in outcome} == NOT_APPLICABLE.keys()

@@ -7,13 +7,14 @@ from random import Random
 import pytest
 
 from shardmerge.worker.binlog.gtid_set import GtidSet
+from shardmerge.worker.core.mysql.server_clock import ClockReading
 from shardmerge.worker.core.table import Column, ValueKind
 from shardmerge.worker.core.table_plan import ColumnPlan, PartitionId
 from shardmerge.worker.verify.precheck.id_ranges import highest_id
 from shardmerge.worker.verify.precheck.keys.key_samples import SAMPLES, offsets, places, samples_each
 from shardmerge.worker.verify.precheck.server_differences import collation_is_coarser, mode_differences
 from shardmerge.worker.verify.precheck.source.binlog_retention import Binlogs, retention_shortage
-from shardmerge.worker.verify.precheck.worker_capacity import ClockReading, disk_shortage, skewed
+from shardmerge.worker.verify.precheck.worker_capacity import disk_shortage, skewed
 
 _UUID = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
 _DAY = 86400.0
@@ -60,9 +61,9 @@ def test_clocks() -> None:
     assert skewed([ClockReading("source s1", 5.0, 0.0), ClockReading("target", 0.5, 0.1)]) == []
     assert skewed([ClockReading("source s1", 5.3, 0.5)]) == []  # it may be less
     assert skewed([ClockReading("source s1", 3.0, 0.0), ClockReading("target", -3.0, 0.0)]) == [
-        "the clock of target is 6.0 s behind that of source s1"
+        "the clock of target is 6.0 s earlier than that of source s1"
     ]
-    assert skewed([ClockReading("master", 60.0, 0.0)]) == ["the clock of master is 60.0 s ahead of that of worker"]
+    assert skewed([ClockReading("master", 60.0, 0.0)]) == ["the clock of master is 60.0 s later than that of worker"]
 
 
 def test_disks() -> None:

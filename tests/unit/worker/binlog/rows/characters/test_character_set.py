@@ -107,7 +107,7 @@ def test_any_bytes_are_text_that_can_be_written_or_refused(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", EVERY)
-def test_seven_bit_text_is_ascii_where_it_is_said(name: str) -> None:
+def test_seven_bit_text_is_ascii_where_it_is_declared(name: str) -> None:
     one = known(name)
     ascii_text = bytes(range(128))
     try:

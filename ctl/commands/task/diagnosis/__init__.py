@@ -1,0 +1,1 @@
+"""Commands that show where the time of tasks goes: `why` and `top`."""

@@ -1,0 +1,1 @@
+"""Answers of `why` and `top` as tables for a terminal; pure."""

@@ -1,0 +1,130 @@
+"""The answer of `why` as one screen; pure."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.text import Text
+
+from shardmerge.ctl.dm_words import stage_word, unit_word
+from shardmerge.ctl.render import format, style
+from shardmerge.ctl.render.tables import problems
+from shardmerge.proto import diagnose_pb2 as diagnosis
+from shardmerge.proto import master_pb2 as pb
+from shardmerge.proto.listed_names import listed
+
+_MOST_FINDINGS = 6
+_MOST_OF_A_KIND = 3
+_MOST_SOURCES = 8
+_NAMED = 4
+_HEAVY = 50.0
+"""From this weight on a finding is a cause that delays the task; below it is a note."""
+
+_CAUSE_STYLES = {"target": "bold yellow", "gather": "yellow", "retry": "bold red", "throttle": "bold yellow"}
+
+
+def screen(answer: pb.DiagnoseResponse, *, all_findings: bool = False) -> RenderableType:
+    """Where the time goes by source, then the findings with what to do. Findings of several sources about the same are
+    one, that of the first of them; with ``all_findings`` each is shown."""
+    parts: list[RenderableType] = []
+    if answer.uses:
+        parts += [_uses(answer, most=len(answer.uses) if all_findings else _MOST_SOURCES)]
+    groups = [[each] for each in answer.findings] if all_findings else _grouped(answer.findings)
+    shown_groups = groups if all_findings else _shown(groups)
+    for number, (finding, *others) in enumerate(shown_groups, 1):
+        parts.append(_finding(number, finding, [source for each in others for source in each.sources]))
+    if not answer.findings:
+        parts.append(Padding(Text("Nothing delays it, as far as is known.", style="green"), (1, 0, 0, 0)))
+    left = len(groups) - len(shown_groups)
+    if left:
+        parts.append(Padding(Text(f"and {left} more: --all", style="dim"), (1, 0, 0, 0)))
+    if answer.unknown:
+        parts.append(style.heading("Not known"))
+        most = len(answer.unknown) if all_findings else _MOST_FINDINGS
+        parts += [Padding(style.cell(sentence, "yellow"), (0, 0, 0, 2)) for sentence in answer.unknown[:most]]
+        if len(answer.unknown) > most:
+            parts.append(Padding(Text(f"and {len(answer.unknown) - most} more: --all", style="dim"), (0, 0, 0, 2)))
+    shown = {source for finding in answer.findings for source in finding.sources}
+    return Group(*parts, *([] if shown else problems(answer)))
+
+
+def _grouped(findings: Iterable[diagnosis.Finding]) -> list[list[diagnosis.Finding]]:
+    """Findings with one id about the same objects together, in the order of the first of each."""
+    groups: dict[tuple[object, ...], list[diagnosis.Finding]] = {}
+    for each in findings:
+        groups.setdefault((each.id, *sorted(each.names.items())), []).append(each)
+    return list(groups.values())
+
+
+def _shown(groups: Sequence[list[diagnosis.Finding]]) -> list[list[diagnosis.Finding]]:
+    """The first groups that have room, and of each kind only some: many of one kind must not hide the others."""
+    counts: Counter[str] = Counter()
+    found: list[list[diagnosis.Finding]] = []
+    for group in groups:
+        kind = group[0].id
+        counts[kind] += 1
+        if counts[kind] <= _MOST_OF_A_KIND and len(found) < _MOST_FINDINGS:
+            found.append(group)
+    return found
+
+
+def _finding(number: int, finding: diagnosis.Finding, also: Sequence[str]) -> RenderableType:
+    """``also``: other sources with the same finding."""
+    where = listed(finding.sources, _NAMED)
+    look = "bold red" if finding.weight >= _HEAVY else "bold cyan"
+    head = Text.assemble(
+        (f"{number}. ", "bold"),
+        (style.flat(finding.id), look),
+        (f"  {style.flat(where)}" if where else "", "bold"),
+        f"  {style.flat(finding.text)}",
+    )
+    todo = [
+        Padding(Text.assemble(("→ ", "bold"), style.flat(action)), (0, 0, 0, 3)) for action in finding.actions if action
+    ]
+    if also:
+        line = Text(f"the same at {style.flat(listed(also, _NAMED))}: --all has the figures", style="dim")
+        todo.append(Padding(line, (0, 0, 0, 3)))
+    return Padding(Group(head, *todo), (1, 0, 0, 0))
+
+
+def _uses(answer: pb.DiagnoseResponse, *, most: int) -> RenderableType:
+    right = ("lag", "changes/s", "commit", "round trip")
+    made = style.table("source", "worker", "stage", "unit", *right, f"time of {answer.seconds:.1f} s", right=right)
+    uses = list(answer.uses)
+    if len(uses) > most:
+        uses.sort(key=lambda use: -use.lag_seconds if use.HasField("lag_seconds") else -math.inf)
+    for use in uses[:most]:
+        made.add_row(
+            style.cell(use.source, "bold"),
+            style.cell(use.worker or "–"),
+            style.stage(stage_word(use.stage)),
+            style.cell(unit_word(use.unit) if use.unit else "–"),
+            style.cell(format.duration(use.lag_seconds) if use.HasField("lag_seconds") else "–"),
+            style.cell(format.rate(use.changes_per_second)),
+            style.cell(_milliseconds(use.commit_ms) if use.HasField("commit_ms") else "–"),
+            style.cell(_milliseconds(use.round_trip_ms) if use.HasField("round_trip_ms") else "–"),
+            _shares(use),
+        )
+    if len(answer.uses) > most:
+        made.add_row(style.cell(f"and {len(answer.uses) - most} more: --all", "dim"))
+    return made
+
+
+def _milliseconds(value: float) -> str:
+    return f"{value:.1f} ms" if value < 10 else format.duration(value / 1000)
+
+
+def _shares(use: diagnosis.SourceUse) -> Text:
+    """``target 62 %, read 31 %``: the largest first."""
+    shares = sorted(use.shares.items(), key=lambda each: (-each[1], each[0]))
+    line = Text()
+    for cause, share in shares:
+        if share < 0.005:
+            continue
+        line.append(", " if line else "")
+        line.append(f"{style.flat(cause)} {share * 100:.0f} %", style=_CAUSE_STYLES.get(cause, ""))
+    return line if line else Text("not known", style="dim")

@@ -1,0 +1,112 @@
+"""The stored form of an entry: bounded in size, and readable by versions that do not know all of it. Pure."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from google.protobuf import json_format
+from google.protobuf.message import Message
+
+from shardmerge.proto import etcd_keys
+from shardmerge.proto import state_pb2 as pb
+from shardmerge.proto.task_history.event import Entry
+from shardmerge.proto.task_history.secrets import without_secrets
+
+VERSION = 1
+"""A reader leaves out records of higher versions. A field that it does not know does not need one."""
+MOST_BYTES = 2048
+"""The largest value of an entry."""
+_MARK = "…"
+_CHARS = {
+    "text": 400,
+    "name": 100,
+    "message": 700,
+    "statement": 700,
+    "target": 300,
+    "position": 200,
+    "actor": 200,
+    "writer": 200,
+    "incarnation": 64,
+    "stage": 32,
+}
+"""The most characters of each text; what is longer is cut, with a mark."""
+_LEAST_CHARS = 8
+
+M = TypeVar("M", pb.HistoryRecord, pb.HistorySamplesRecord)
+
+
+def cut(text: str, most: int) -> str:
+    """``text``, or its first ``most`` characters with a mark as the last of them."""
+    return text if len(text) <= most else text[: most - 1] + _MARK
+
+
+def key_of(entry: Entry) -> str:
+    """The entry's key in etcd."""
+    return etcd_keys.history_entry(entry.event.task, entry.event.kind, entry.name)
+
+
+def encode(entry: Entry, writer: str, incarnation: str) -> bytes:
+    """The value of ``entry``, of at most :data:`MOST_BYTES`. ``writer``: kind and name of the process."""
+    event = entry.event
+    record = pb.HistoryRecord(
+        version=VERSION,
+        kind=event.kind,
+        sources=event.sources,
+        writer=writer,
+        incarnation=incarnation,
+        epoch=event.epoch,
+        first=entry.first,
+        last=event.at,
+        count=entry.count,
+        text=_storable(event.text),
+        stage=event.stage,
+        code=event.code,
+        name=event.name,
+        message=_storable(event.message),
+        statement=_storable(event.statement),
+        target=event.target,
+        position=event.position,
+        actor=event.actor,
+        failed=event.failed,
+        left_out=entry.left_out,
+        operation=event.operation,
+    )
+    for field, most in _CHARS.items():
+        setattr(record, field, cut(getattr(record, field), most))
+    return _fitted(record)
+
+
+def _storable(text: str) -> str:
+    """Without secrets, and without halves of characters, which a message cannot hold."""
+    return without_secrets(text.encode("utf-8", "replace").decode())
+
+
+def _fitted(record: pb.HistoryRecord) -> bytes:
+    """A character may take six bytes: what is still too large gets shorter."""
+    while len(value := etcd_keys.encode(record)) > MOST_BYTES:
+        longest = max(_CHARS, key=lambda field: len(getattr(record, field)))
+        chars = len(getattr(record, longest))
+        if chars > _LEAST_CHARS:
+            setattr(record, longest, cut(getattr(record, longest), chars // 2))
+        elif record.sources:
+            del record.sources[:]  # then it is of the whole task
+        else:
+            raise ValueError(f"an entry of {len(value)} bytes without texts")
+    return value
+
+
+def decode(kind: type[M], value: bytes) -> M | None:
+    """A record of the history; None: it is of a higher version, or cannot be read. What such a record holds is shown,
+    never acted on: so an unknown field is no error, unlike in all other records."""
+    record = kind()
+    if not _parsed(record, value) or record.version > VERSION:
+        return None
+    return record
+
+
+def _parsed(record: Message, value: bytes) -> bool:
+    try:
+        json_format.Parse(value, record, ignore_unknown_fields=True)
+    except (json_format.ParseError, UnicodeDecodeError):
+        return False
+    return True

@@ -1,0 +1,32 @@
+"""The heap of the JVM of Spark's driver."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from shardmerge.worker.core.spark.failures import JVM_ERRORS
+
+
+@dataclass(frozen=True, slots=True)
+class JvmHeap:
+    """Bytes. ``used``: objects, those too that the next collection removes; ``committed``: taken from the system;
+    ``limit``: the most that it may take."""
+
+    used: int
+    committed: int
+    limit: int
+
+
+def read_heap(spark: SparkSession) -> JvmHeap | None:
+    """Four calls of the JVM, on a connection of the calling thread: no job waits for them. None: the JVM has ended, or
+    runs in another process (Spark Connect)."""
+    with suppress(*JVM_ERRORS, PySparkException, AttributeError):
+        runtime: Any = spark.sparkContext._jvm.java.lang.Runtime.getRuntime()  # pyright: ignore[reportOptionalMemberAccess]
+        committed = int(runtime.totalMemory())
+        return JvmHeap(committed - int(runtime.freeMemory()), committed, int(runtime.maxMemory()))
+    return None

@@ -1,0 +1,40 @@
+"""The certificates that a source's configuration and those of its tasks name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from shardmerge.proto import config_pb2
+from shardmerge.proto.errors import ShardmergeError
+from shardmerge.proto.secret import to_plain
+from shardmerge.proto.warnings.certificates import CertificateFile, Use
+
+
+def files_of_source(
+    source: config_pb2.SourceConfig, tasks: Mapping[str, config_pb2.SubTaskConfig]
+) -> tuple[CertificateFile, ...]:
+    """A text that cannot be decrypted is left out: the connection reports it. No key is decrypted."""
+    found = list(_of(getattr(source, "from").tls, Use.SOURCE, f"source {source.source_id}"))
+    for task, config in sorted(tasks.items()):
+        found += _of(config.target.tls, Use.TARGET, f"the target of task {task}")
+    return tuple(found)
+
+
+def _of(tls: config_pb2.Tls, use: Use, whose: str) -> Iterator[CertificateFile]:
+    authority = Use(f"{use.value}-ca")
+    for kind, path, content in (
+        (authority, tls.ca, tls.ca_content),
+        (use, tls.cert, tls.cert_content),
+    ):
+        text = _plain(content, whose)
+        if text:  # it is used in place of the file
+            yield CertificateFile(kind, whose, content=text)
+        elif path:
+            yield CertificateFile(kind, whose, path)
+
+
+def _plain(content: str, whose: str) -> str:
+    try:
+        return to_plain(content, f"a certificate of {whose}")
+    except ShardmergeError:
+        return ""

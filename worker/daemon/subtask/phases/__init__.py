@@ -1,0 +1,1 @@
+"""The phases of a run: the first start, the copy, replication, the end."""

@@ -1,0 +1,109 @@
+"""The events of a subtask for the history of its task. Nothing here waits or raises."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from shardmerge.proto import common_pb2 as pb
+from shardmerge.proto.errors import ShardmergeError
+from shardmerge.proto.listed_names import listed
+from shardmerge.proto.task_history.event import Event, History, Kind
+from shardmerge.worker.unit.run_reports import DdlOutcome
+
+_MOST_TARGETS = 3
+AS_DECIDED = "as decided"
+AUTOMATIC = "automatic resume"
+LEASE_BACK = "the worker holds its lease again"
+LEASE_LOST = "the worker has lost its lease"
+AGAIN = "to start again as decided"
+REMOVED = "the task is stopped on this source"
+RELEASED = "the worker ends, or releases the source"
+
+
+@dataclass(frozen=True, slots=True)
+class SubTaskHistory:
+    history: History
+    task: str
+    source: str
+
+    def decided(self) -> None:
+        """Something was decided about the subtask: what follows repeats nothing."""
+        self.history.separate(self.task, self.source)
+
+    def stage(self, before: pb.Stage, after: pb.Stage, cause: str, epoch: int) -> None:
+        text = f"{_word(before)} → {_word(after)}" + (f": {cause}" if cause else "")
+        self._add(Kind.STAGE, text, same=text, stage=_word(after), epoch=epoch)
+
+    def failed(self, before: pb.Stage, error: ShardmergeError, epoch: int, *, retries: bool) -> None:
+        """A run has ended with an error: the subtask is paused."""
+        self._add(
+            Kind.ERROR,
+            f"{_word(before)} → {_word(pb.STAGE_PAUSED)}" + (", automatic resume follows" if retries else ""),
+            same=f"{error.code} {retries}",
+            stage=_word(pb.STAGE_PAUSED),
+            epoch=epoch,
+            error=error,
+        )
+
+    def replicates(self, epoch: int) -> None:
+        self._add(Kind.STAGE, "the tables are copied, replication begins", epoch=epoch)
+
+    def tables(self, what: str, tables: Sequence[str], error: ShardmergeError | None, epoch: int) -> None:
+        """What has become of the copy of tables in parallel with the subtask's unit."""
+        self._add(
+            Kind.STAGE if error is None else Kind.ERROR,
+            f"{what}: {listed(tables, _MOST_TARGETS)}",
+            same="" if error is None else f"{what} {error.code}",
+            epoch=epoch,
+            error=error,
+        )
+
+    def ddl(self, outcome: DdlOutcome, epoch: int) -> None:
+        targets = listed(list(outcome.targets), _MOST_TARGETS)
+        self.history.add(
+            Event(
+                self.task,
+                Kind.DDL,
+                time.time(),
+                outcome.result,
+                (self.source,),
+                same="\n".join((targets, outcome.result, outcome.form)),
+                epoch=epoch,
+                statement=outcome.statement,
+                target=targets,
+                position=outcome.position,
+            )
+        )
+
+    def _add(
+        self,
+        kind: Kind,
+        text: str,
+        *,
+        same: str = "",
+        stage: str = "",
+        epoch: int,
+        error: ShardmergeError | None = None,
+    ) -> None:
+        self.history.add(
+            Event(
+                self.task,
+                kind,
+                time.time(),
+                text,
+                (self.source,),
+                same=same,
+                stage=stage,
+                epoch=epoch,
+                code=0 if error is None else error.code,
+                name="" if error is None else error.spec.name,
+                message="" if error is None else error.message,
+                position="" if error is None else error.values.get("position", ""),
+            )
+        )
+
+
+def _word(stage: pb.Stage) -> str:
+    return pb.Stage.Name(stage).removeprefix("STAGE_").capitalize()
