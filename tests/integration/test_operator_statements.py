@@ -118,7 +118,7 @@ _SEVERAL = (
     ("ddl.begun", "worker"),
     ("ddl.run", "target"),
     ("ddl.operator_recorded", "worker"),
-    ("ddl.begun", "jvm"),
+    ("ddl.begun", "worker"),
     ("ddl.run", "worker"),
     ("ddl.operator_recorded", "target"),
     ("ddl.run", "worker"),

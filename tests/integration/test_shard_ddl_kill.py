@@ -10,8 +10,8 @@ from tests.support.world import World
 # `bash tests/run.sh grid` combines all victims with all moments; here each moment of a lock has one victim. The moments
 # of a replay and of a join that other tests have too (test_kill.py, test_copy_ddl_kill.py) have none.
 _LOCKED = {
-    "ddl.before_passing": "tasks",
-    "ddl.passed": "master",
+    "ddl.before_passing": "master",
+    "ddl.passed": "tasks",
     "lock.executing": "etcd",
     "ddl.begun": "worker",
     "ddl.run": "target",
