@@ -55,7 +55,7 @@ def open_metrics(samples: Iterable[tuple[float, str]]) -> str:
 
 def _add(families: dict[str, _Family], at: float, text: str) -> None:
     family = _Family("")
-    for line in text.splitlines():
+    for line in text.split("\n"):
         if line.startswith("# "):
             _, word, name, *rest = (*line.split(" ", 3), "", "")
             if word in ("HELP", "TYPE"):

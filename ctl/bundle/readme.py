@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from shardmerge.ctl.bundle.contents import BundleFile, NotCollected
 from shardmerge.proto.config.document.redacted import scrubbed
+from shardmerge.proto.escaped_text import escaped
 
 NAME = "README.md"
 _REDACTED = """\
@@ -44,11 +45,11 @@ def _lines(about: About, files: Sequence[BundleFile], missing: Sequence[NotColle
     yield "# Support bundle of a shardmerge cluster"
     yield ""
     yield f"Made at {about.made_at} by dmctl {about.version} from master {about.master}."
-    yield from _section("Errors now", about.errors, "query-status shows no error.")
-    yield from _section("Warnings", about.warnings, "There is none.")
+    yield from _section("Errors now", [escaped(line) for line in about.errors], "query-status shows no error.")
+    yield from _section("Warnings", [escaped(line) for line in about.warnings], "There is none.")
     yield from _section(
         "Not collected",
-        [f"{one.what}: {one.error}\n  What to do: {one.workaround}" for one in missing],
+        [f"{escaped(one.what)}: {escaped(one.error)}\n  What to do: {escaped(one.workaround)}" for one in missing],
         "Everything was collected.",
     )
     yield from ("", "## Left out", "", _REDACTED, "", "## Files", "", "| File | What it is |", "|---|---|")
@@ -64,4 +65,4 @@ def _section(title: str, lines: Sequence[str], none: str) -> Iterator[str]:
 
 
 def _cell(text: str) -> str:
-    return text.replace("|", "\\|").replace("\n", " ")
+    return escaped(text.replace("\n", " ")).replace("|", "\\|")

@@ -87,7 +87,13 @@ CLUSTER = Dashboard(
                     (Query("dm_worker_spark_slots", "{{instance}} {{state}}"),),
                     stacked=True,
                 ),
-                Panel("Spark runs", (Query("dm_worker_spark_up", "{{instance}}"),)),
+                Panel(
+                    "Spark runs",
+                    (
+                        Query("dm_worker_spark_up", "{{instance}}"),
+                        Query("dm_worker_spark_restarts_total", "{{instance}}, restarts in place"),
+                    ),
+                ),
                 Panel(
                     "Slots of the executors",
                     (Query("dm_worker_spark_executor_slots", "{{instance}}"),),

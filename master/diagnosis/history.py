@@ -33,7 +33,7 @@ def history(view: SourceView) -> Iterator[Finding]:
     yield from _throttled(view, shares)
     load = status.load
     left = f"about {seconds(load.eta_seconds)} left" if load.eta_seconds else "how long it takes is not known yet"
-    limit, action = _limit(shares)
+    limit, action = _limit(shares, _apply(view))
     figures = {f"{cause}_share": share for cause, share in shares.items()}
     figures |= {"rows_per_second": load.rows_per_second, "finished_rows": float(load.finished_rows)}
     if load.eta_seconds:
@@ -75,10 +75,7 @@ def _throttled(view: SourceView, shares: dict[str, float]) -> Iterator[Finding]:
         BUSY * share + 35.0 * (1 - share),
         f"The task's own limits slow the copy of the history down: its readers wait for them {percent(share)} of their "
         f"time. The task file has {set_ones or 'no limit that this master knows'}.{now}",
-        (
-            f"Raise or remove {f'`{key}`' if key else 'the limit'} in the task file, then "
-            "`dmctl update-task FILE`: the copy continues with it at once.",
-        ),
+        (f"Raise or remove {f'`{key}`' if key else 'the limit'} in the task file, then {_apply(view)}.",),
         figures=figures,
         names=names,
     )
@@ -90,8 +87,19 @@ def _configured(snapshot: config_pb2.SnapshotConfig) -> dict[str, int]:
     return {name: value for name, value in values.items() if value}
 
 
-def _limit(shares: dict[str, float]) -> tuple[str, str]:
-    """What limits the copy, as a sentence, and what to do; "" for nothing."""
+def _apply(view: SourceView) -> str:
+    """How a copy that runs gets another value of the task file; a task of mode full cannot be updated."""
+    if view.config.mode == config_pb2.TASK_MODE_FULL:
+        return (
+            f"`dmctl stop-task {view.task_word}` and `dmctl start-task FILE`: a task with `task-mode: full` cannot be "
+            "updated. Chunks that are copied stay"
+        )
+    return "`dmctl update-task FILE`: the copy continues with it at once"
+
+
+def _limit(shares: dict[str, float], apply: str) -> tuple[str, str]:
+    """What limits the copy, as a sentence, and what to do; "" for nothing. ``apply``: how the task file's values take
+    effect."""
     if not shares:
         return "What limits it is not known: no reader has reported in this time.", ""
     parts = (
@@ -106,8 +114,8 @@ def _limit(shares: dict[str, float]) -> tuple[str, str]:
         return f"{parts}.", ""
     if shares.get("write", 0.0) >= _MOST_SHARE:
         return f"{parts}: the target limits it.", (
-            "Look at the target's disk and indexes; `load.defer-indexes` adds indexes after the load. More readers "
-            "(`snapshot.threads`) help while the target has room."
+            "Look at the target's disk and indexes. While the target has room, more readers help: `snapshot.threads` "
+            f"in the task file, then {apply}."
         )
     if shares.get("wait", 0.0) >= _MOST_SHARE:
         return f"{parts}: planning limits it, which reads the bounds of chunks from the source.", (
@@ -115,6 +123,6 @@ def _limit(shares: dict[str, float]) -> tuple[str, str]:
             "delays each of them."
         )
     return f"{parts}: reading limits it.", (
-        "More readers (`snapshot.threads` in the task file, then `dmctl update-task FILE`) help while the source and "
-        "the worker have room."
+        "While the source and the worker have room, more readers help: `snapshot.threads` in the task file, then "
+        f"{apply}."
     )

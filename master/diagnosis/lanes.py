@@ -174,7 +174,7 @@ def _target(view: SourceView, share: float, factor: float, *, more_lanes: bool) 
             "Look at the target: its disk (`innodb_flush_log_at_trx_commit`, `sync_binlog`), its memory, and what else "
             "runs there (`SHOW FULL PROCESSLIST`). Each index of the target tables costs time for each row."
         )
-    if more_lanes and all(lane.share(*_BUSY) >= _BUSY_LANE for lane in view.lanes):
+    if more_lanes and _all_busy(view):
         actions.append(_more_lanes(view))
     gathers = figures["gather_share"]
     part = f" ({percent(gathers)}: the lanes collect rows for as long as their last commit took)"
@@ -265,15 +265,21 @@ def _mixed(view: SourceView) -> Iterator[Finding]:
         "no-single-cause",
         25.0,
         f"No single cause takes most of the lanes' time: {parts}.",
-        (_more_lanes(view),),
+        (_more_lanes(view),)
+        if _all_busy(view)
+        else (f"Measure for longer: `dmctl why {view.task_word} --seconds 30`",),
         figures={f"{cause}_share": share for cause, share in shares.items() if share},
     )
 
 
+def _all_busy(view: SourceView) -> bool:
+    return all(lane.share(*_BUSY) >= _BUSY_LANE for lane in view.lanes)
+
+
 def _more_lanes(view: SourceView) -> str:
     return (
-        f"More lanes write in parallel ({len(view.lanes)} now): `dmctl stop-task {view.task_word}`, a larger "
-        "`replicate.lanes` in the task file, `dmctl start-task FILE`."
+        f"More lanes write in parallel ({len(view.lanes)} now): a larger `replicate.lanes` in the task file, then "
+        "`dmctl update-task FILE`."
     )
 
 

@@ -86,5 +86,8 @@ def compared(view: SourceView) -> Iterator[Finding]:
             "compare-running",
             NOTE + 6,
             "`dmctl compare` compares the task's rows now: it reads every row at the source and at the target.",
-            ("Ctrl-C ends the comparison. `dmctl compare --threads 1` is the least load.",),
+            (
+                "Ctrl-C ends it where it runs. With the least load it takes longer: "
+                f"`dmctl compare {view.task_word} --threads 1`",
+            ),
         )

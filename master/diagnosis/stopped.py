@@ -25,8 +25,7 @@ def stopped(view: SourceView) -> Iterator[Finding]:
         yield Finding(
             "spark-down",
             STOPPED,
-            f"The Spark driver of worker {view.worker} cannot run jobs: the worker ends, and is started again by its "
-            "service.",
+            f"The Spark driver of worker {view.worker} cannot run jobs: the worker restarts in place.",
             ("Look at the worker's log, and at the free memory of its machine.",),
             names={"worker": view.worker},
         )
@@ -106,6 +105,15 @@ def _stage(view: SourceView, status: SubTaskStatus) -> Iterator[Finding]:
                 STOPPED - 5,
                 f"The last run failed: {_coded(error)}. The worker tries again by itself: {status.waiting_for}.",
                 (*workaround(view, error), f"At once: {resume}"),
+                names={"error": error.name},
+                figures={"code": error.code},
+            )
+        case common_pb2.STAGE_PAUSED if error is not None and view.is_paused:
+            yield Finding(
+                "paused",
+                STOPPED,
+                f"An operator has paused it (`dmctl pause-task`). Its last error was {_coded(error)}.",
+                (*workaround(view, error), resume),
                 names={"error": error.name},
                 figures={"code": error.code},
             )

@@ -11,6 +11,7 @@ from shardmerge.master.diagnosis.stopped import workaround
 from shardmerge.master.diagnosis.view import SourceView
 from shardmerge.proto import diagnose_pb2 as pb
 from shardmerge.proto import master_pb2
+from shardmerge.proto.common_pb2 import ErrorDetail
 
 _LEAST_SECONDS = 1.0
 """A shorter wait for a lock is not reported: it may be over."""
@@ -215,7 +216,8 @@ def _ddl_lock(lock: master_pb2.DDLLock) -> Finding:
     elif missing:
         actions += [
             f"Run the same statement on {some([_table(each) for each in missing])}, or find out why their source lags.",
-            f"Or let it run at the target without them: {unlock}",
+            "Or let it run at the target without them, if you accept that their rows lose what they have in a dropped "
+            f"column: {unlock}",
         ]
     elif unknown:
         actions.append(f"Source(s) {', '.join(unknown)} have not reported their tables: look at them first.")
@@ -246,8 +248,8 @@ def held_rows(view: SourceView) -> Iterator[Finding]:
             "wait. Everything else is applied.",
             (
                 f"`dmctl quarantine list {of}` shows the keys, and why.",
-                f"Correct the target, then `dmctl quarantine retry {of}`; or give the changes up: "
-                f"`dmctl quarantine drop {of} --all`",
+                f"Correct the target or the source, then `dmctl quarantine retry {of}`. `dmctl quarantine drop` gives "
+                f"changes up: the target lacks them until `dmctl compare {view.task_word} --repair`.",
             ),
             figures={"held_keys": held},
         )
@@ -267,7 +269,7 @@ def joining_tables(view: SourceView) -> Iterator[Finding]:
                 "join-failed",
                 HELD + 5,
                 f"{tables} could not join the task: [{join.error.code} {join.error.name}] {join.error.message}{again}",
-                workaround(view, join.error),
+                (*workaround(view, join.error), *_begin_anew(view, join.error)),
                 names=names,
                 figures={"code": join.error.code},
             )
@@ -279,6 +281,16 @@ def joining_tables(view: SourceView) -> Iterator[Finding]:
                 f"{tables} join the task while it runs ({join.phase}{done}): they are applied by their own stream.",
                 names=names,
             )
+
+
+def _begin_anew(view: SourceView, error: ErrorDetail) -> Iterator[str]:
+    """How tables join that wait for a person: the subtask runs, so that resume-task alone changes nothing."""
+    if not error.retryable:
+        of = f"{view.task_word} -s {view.source_word}"
+        yield (
+            f"Then `dmctl pause-task {of}` and `dmctl resume-task {of}`: `resume-task` alone changes nothing, because "
+            "the task runs."
+        )
 
 
 def silent_lanes(view: SourceView) -> Iterator[Finding]:

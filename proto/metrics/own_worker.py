@@ -71,7 +71,8 @@ FENCED = _counter(
 )
 RESUME_ATTEMPTS = _gauge(
     "dm_task_auto_resume_attempts",
-    help="Failures in a row after which the worker has tried again, or will try again, by itself.",
+    help="Failures in a row after which the worker has tried again, or will try again, by itself; 0 when a run has "
+    "lasted for 5 minutes.",
     labels=_TASK,
 )
 RESUME_IN = _gauge(
@@ -82,7 +83,8 @@ RESUME_IN = _gauge(
 )
 PAUSED_BY = _gauge(
     "dm_task_paused",
-    help="1 while the subtask is paused: by is operator or error.",
+    help="1 while the subtask is paused: by is operator or error. A subtask that an operator has paused after an error "
+    "counts as paused by the operator.",
     labels=(*_TASK, "by"),
 )
 QUARANTINED = _gauge(
@@ -273,6 +275,10 @@ SPARK_EXECUTOR_SLOTS = _gauge(
     help="Slots of the executors that a Spark cluster provides now; absent for Spark within the worker.",
 )
 SPARK_UP = _gauge("dm_worker_spark_up", help="1 while the Spark driver can run jobs, else 0.")
+SPARK_RESTARTS = _counter(
+    "dm_worker_spark_restarts_total",
+    help="Restarts of the worker in place because its Spark driver was lost. The process and its start time stay.",
+)
 JVM_RESIDENT = _gauge(
     "dm_worker_jvm_resident_memory_bytes", help="Resident memory of the JVM of the Spark driver.", unit="bytes"
 )
@@ -340,6 +346,7 @@ FAMILIES = (
     SPARK_SLOTS,
     SPARK_EXECUTOR_SLOTS,
     SPARK_UP,
+    SPARK_RESTARTS,
     JVM_RESIDENT,
     JVM_HEAP,
     MERGED_TABLES,

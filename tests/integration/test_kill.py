@@ -17,6 +17,7 @@ from tests.support.kills import (
     kill_while_joining,
     kill_while_replicating,
 )
+from tests.support.metrics import scrape
 from tests.support.world import World
 
 _BOTH = "both workers"  # as "worker", at both sources
@@ -27,6 +28,9 @@ _BOTH = "both workers"  # as "worker", at both sources
 )
 def test_kill_while_replicating(world: World, victim: str) -> None:
     kill_while_replicating(world, victim)
+    if victim == "jvm":
+        worker = world.cluster.worker_of(world.sources[0][0])
+        assert scrape(worker).one("dm_worker_spark_restarts_total") >= 1, "the process that replaced it has the count"
 
 
 # `bash tests/run.sh grid` combines all victims with all moments; here each moment has one victim. A worker or JVM takes

@@ -290,7 +290,10 @@ def test_the_relay_is_paused_not_stopped(world: World) -> None:
     assert _stored(world, "s1").relay_paused
     assert _update(world, _changed("s1", extra="server-id: 5\n")).result
     assert _stored(world, "s1").relay_paused, "an update is not about that"
-    assert _relay(world, _Relay.OP_RESUME, "s1").result
+    resumed = _relay(world, _Relay.OP_RESUME, "s1")
+    assert resumed.result and resumed.sources[0].msg == "the relay fetches again"
+    again = _relay(world, _Relay.OP_RESUME, "s1")
+    assert again.result and "the relay was not paused" in again.sources[0].msg, "an error may have stopped it"
     assert not _stored(world, "s1").relay_paused
     assert _relay(world, _Relay.OP_PAUSE, "s1").result
     assert _relay(world, _Relay.OP_START, "s1").result

@@ -35,6 +35,7 @@ from shardmerge.worker.core.spark.settings import effective, is_protected
 from shardmerge.worker.core.spark.survey import survey
 from shardmerge.worker.core.stop_signal import StopSignal
 from shardmerge.worker.daemon.daemon import Daemon
+from shardmerge.worker.daemon.restarts import RESTARTS, restarts_so_far
 from shardmerge.worker.daemon.start_signals import end_children, unless_stopped
 from shardmerge.worker.rules.python import allowed_modules
 
@@ -85,7 +86,8 @@ def command(path: Path | None, **flags: str | None) -> None:
     if lost and not stop.wait(_SIGNAL_SECONDS):
         # A JVM cannot be started twice in one process: restart in place, with the same arguments.
         log.warning("restarting in place")
-        os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606 - our own arguments
+        counted = {**os.environ, RESTARTS: str(restarts_so_far() + 1)}
+        os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], counted)  # noqa: S606 - our own arguments
 
 
 def _checked(config: WorkerFile) -> Mapping[str, str]:

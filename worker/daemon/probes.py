@@ -22,6 +22,7 @@ from shardmerge.worker.daemon.forecast.figures import WorkerForecast
 from shardmerge.worker.daemon.metrics.collect import table_shares, worker_samples
 from shardmerge.worker.daemon.metrics.figures import CompareFigures, SparkFigures, WorkerFigures
 from shardmerge.worker.daemon.registration import Registration
+from shardmerge.worker.daemon.restarts import restarts_so_far
 from shardmerge.worker.daemon.source.source_runner import SourceRunner
 
 _DAEMON = "dm-worker"
@@ -97,4 +98,6 @@ class WorkerProbes:
         if pid is not None:
             with suppress(psutil.Error):
                 resident = psutil.Process(pid).memory_info().rss
-        return SparkFigures(spark.total_slots, spark.free_slots, not spark.lost, spark.executor_slots, resident)
+        return SparkFigures(
+            spark.total_slots, spark.free_slots, not spark.lost, spark.executor_slots, resident, restarts_so_far()
+        )

@@ -11,6 +11,7 @@ import click
 
 from shardmerge.ctl import as_json
 from shardmerge.ctl.as_json import Json
+from shardmerge.ctl.error_report import flat
 from shardmerge.ctl.options import shared
 from shardmerge.ctl.session import Session
 from shardmerge.proto import errors
@@ -83,4 +84,5 @@ def _print_result(session: Session, path: str, files: int, missing: list[NotColl
         return
     print(f"{path}: {files} files, {Path(path).stat().st_size} bytes; it names hosts, accounts, tasks and tables")
     for one in missing:
-        print(f"not collected: {one.what}: {one.error}")
+        # The texts of other daemons reach the terminal here.
+        print(f"not collected: {flat(one.what)}: {flat(one.error)}")

@@ -21,6 +21,10 @@ _Op = pb.OperateRelayRequest
 _ON = "the relay log is always on: nothing was started"
 _PAUSED = "nothing more is fetched; tasks apply what the relay log holds"
 _RESUMED = "the relay fetches again"
+_NOT_PAUSED = (
+    "the relay was not paused: if an error has stopped it, correct the error, then `dmctl resume-task` for the tasks of "
+    "the source"
+)
 _LATER = "stored; no live worker holds the source now"
 
 
@@ -57,6 +61,7 @@ class RelayCommands:
                 holder = state.bound_name(source)
                 pause = op == _Op.OP_PAUSE
                 revision = state.revision
+                was_paused = entry.value.relay_paused
                 if entry.value.relay_paused != pause:
                     record = state_pb.SourceRecord()
                     record.CopyFrom(entry.value)
@@ -71,7 +76,7 @@ class RelayCommands:
             return pb.SourceResult(result=True, msg=_LATER, source=source, worker=holder)
         [result] = self.waiter.wait_bound([source], revision)
         if result.result:
-            result.msg = _PAUSED if pause else _RESUMED
+            result.msg = _PAUSED if pause else _RESUMED if was_paused else _NOT_PAUSED
         return result
 
     def purge(self, request: pb.PurgeRelayRequest) -> pb.PurgeRelayResponse:

@@ -56,6 +56,7 @@ def _load(subtask: SubTaskFigures) -> worker_pb2.LoadStatus | None:
 
 def _spark(spark: SparkFigures) -> Iterator[Sample]:
     yield own_worker.SPARK_UP.sample(spark.is_up)
+    yield own_worker.SPARK_RESTARTS.sample(spark.restarts)
     yield own_worker.SPARK_SLOTS.sample(spark.total_slots - spark.free_slots, state="used")
     yield own_worker.SPARK_SLOTS.sample(spark.free_slots, state="free")
     if spark.executor_slots is not None:

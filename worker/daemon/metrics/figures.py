@@ -36,6 +36,7 @@ class SubTaskFigures:
     ``failures_in_row``, ``resume_seconds``: of its automatic resume. ``chunk_seconds``: since a chunk was committed;
     None: none was by the present unit. ``remaining_seconds``: until it has caught up, None: unknown. ``has_lock``: a
     lock of a sharding DDL of its task exists. ``reader_seconds``: of the readers of all of its copies, by cause.
+    ``paused_by_operator``: it shall not run; an error may have stopped it before.
     """
 
     status: worker_pb2.SubTaskStatus
@@ -50,6 +51,7 @@ class SubTaskFigures:
     has_lock: bool = False
     compared: CompareFigures = NO_COMPARISON
     reader_seconds: Mapping[str, float] = field(default_factory=dict[str, float])
+    paused_by_operator: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,13 +67,15 @@ class SourceFigures:
 
 @dataclass(frozen=True, slots=True)
 class SparkFigures:
-    """``executor_slots``: None for Spark within the worker; ``jvm_bytes``: None if the JVM does not run."""
+    """``executor_slots``: None for Spark within the worker; ``jvm_bytes``: None if the JVM does not run; ``restarts``:
+    of the worker in place because the driver was lost."""
 
     total_slots: int
     free_slots: int
     is_up: bool
     executor_slots: int | None = None
     jvm_bytes: int | None = None
+    restarts: int = 0
 
 
 @dataclass(frozen=True, slots=True)

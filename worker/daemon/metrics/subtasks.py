@@ -36,8 +36,9 @@ def subtask_samples(
     if not may_run_elsewhere:
         yield dm_other.TASK_STATE.sample(status.stage, **of, worker=worker)
         yield dm_syncer.SHARD_LOCK_RESOLVING.sample(figures.has_lock, **of)
-        yield own_worker.PAUSED_BY.sample(is_paused and not has_failed, **of, by="operator")
-        yield own_worker.PAUSED_BY.sample(is_paused and has_failed, **of, by="error")
+        by_operator = figures.paused_by_operator or not has_failed
+        yield own_worker.PAUSED_BY.sample(is_paused and by_operator, **of, by="operator")
+        yield own_worker.PAUSED_BY.sample(is_paused and not by_operator, **of, by="error")
     yield from _runs(figures, of)
     yield from _joining(status, of)
     if may_run_elsewhere:

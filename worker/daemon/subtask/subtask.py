@@ -108,7 +108,7 @@ def _pause_seconds(error: ShardmergeError, failures: int) -> float:
     if not failures and error.spec in _LANES_LOST:
         return 0.0  # a process has ended, and all other lanes wait for the next run
     most = _BACKOFF_SLOTS_SECONDS if error.spec in _SLOTS_MISSING else _BACKOFF_MAX_SECONDS
-    return min(_BACKOFF_FIRST_SECONDS * 2**failures, most)
+    return min(_BACKOFF_FIRST_SECONDS * 2 ** min(failures, _BACKOFF_MAX_DOUBLINGS), most)
 
 
 class SubTask:
@@ -136,7 +136,7 @@ class SubTask:
         self._counts = RunCounts()
         self._copied: worker_pb2.LoadStatus | None = None  # the history's progress when its unit had ended
         self._readers = ReaderTotal()
-        self._progress_due_since = time.monotonic()
+        self._progress_due_since = self._run_began = time.monotonic()
         self._retry_at: float | None = None
         self._batch_divisor = 1
         self._starting: Span | None = None
@@ -261,7 +261,7 @@ class SubTask:
             # The status of the previous run's unit does not apply to a run that is starting.
             unit = self._unit if self._begun or stage != pb.STAGE_RUNNING else None
             background = self._background_activity
-            retry_at = self._retry_at
+            retry_at = self._resumes_at()
         status = worker_pb2.SubTaskStatus(name=self.name, stage=stage, epoch=epoch)
         if error is not None:
             status.result.errors.append(error_to_proto(error))
@@ -295,7 +295,9 @@ class SubTask:
         status = self.status()
         with self._condition:
             unit = self._unit if self._begun and self._stage == pb.STAGE_RUNNING else None
-            runs, copied, retry_at, failures = self._counts.figures(), self._copied, self._retry_at, self._failures
+            runs, copied, retry_at = self._counts.figures(), self._copied, self._resumes_at()
+            failures = 0 if self._has_recovered() else self._failures
+            is_paused = self._decision.expected == pb.STAGE_PAUSED
         if isinstance(unit, JoiningUnit):
             unit = unit.own_lanes
         now = time.monotonic()
@@ -313,13 +315,23 @@ class SubTask:
             bool(locks),
             compared,
             self._readers.read(),
+            is_paused,
         )
+
+    def _resumes_at(self) -> float | None:
+        """When the next run begins by itself; None: it does not, also because an operator has paused the subtask."""
+        return self._retry_at if self._decision.expected == pb.STAGE_RUNNING else None
+
+    def _has_recovered(self) -> bool:
+        """Whether the present run has lasted so long that its end would begin the pauses anew."""
+        lasts = time.monotonic() - self._run_began
+        return self._stage == pb.STAGE_RUNNING and lasts > _BACKOFF_RESET_SECONDS
 
     # --- its own thread
 
     def _run_all(self) -> None:
         while self._await_run():
-            started = time.monotonic()
+            started = self._run_began
             with within(self._decision.operation):
                 outcome = self._run()
             if time.monotonic() - started > self._reset_seconds(outcome):
@@ -353,6 +365,7 @@ class SubTask:
                     self._retry_at = None
                     self._error = None
                     self._stop = StopSignal()
+                    self._run_began = time.monotonic()
                     self._begun = False
                     if cause != causes.AUTOMATIC:
                         self._progress_due_since = time.monotonic()
@@ -457,7 +470,7 @@ class SubTask:
                         self._batch_divisor = min(self._batch_divisor * 4, MOST_BATCH_DIVISOR)
                     if error.spec.retryable:
                         pause = _pause_seconds(error, self._failures)
-                        self._failures = min(self._failures + 1, _BACKOFF_MAX_DOUBLINGS)
+                        self._failures += 1
                         self._retry_at = time.monotonic() + pause
                         self._log.warning("run failed, will resume", error=str(error), seconds=pause)
                     else:

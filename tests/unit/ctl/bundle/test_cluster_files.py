@@ -77,6 +77,13 @@ def test_a_daemon_that_does_not_answer_is_listed() -> None:
     assert "| `a\\|b.json` | x |" in text
 
 
+def test_texts_of_others_control_no_terminal() -> None:
+    marks = "x\x1b]0;title\x07"
+    item = NotCollected(what=marks, error=marks, workaround=marks)
+    about = About("2026-01-01T00:00:00Z", "1.0", "h:1", [marks], [marks])
+    assert not set(readme(about, [BundleFile(marks, "", marks)], [item]).text) & {"\x1b", "\x07"}
+
+
 def test_the_progress_of_very_many_tables_is_cut() -> None:
     answer = pb.QueryStatusResponse(result=True)
     status = worker_pb2.SubTaskStatus(name="t1")

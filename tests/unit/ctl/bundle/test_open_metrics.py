@@ -66,3 +66,11 @@ def test_a_sample_that_is_none_has_no_text() -> None:
     assert unpacked(b"no zlib") == ""
     assert unpacked(zlib.compress(b"a 1\n" * 1000)[:-9]) == ""
     assert unpacked(zlib.compress(b"\0" * (65 << 20))) == ""
+
+
+def test_a_table_name_ends_no_line() -> None:
+    """MySQL's names may hold characters that Python takes for the end of a line."""
+    for mark in "\x0b\x1c\x85\u2028":
+        sample = own_both.LOOP_AGE.sample(1.0, loop=f"or{mark}ders")
+        text = open_metrics([(1_700_000_000.0, exposition([sample]).decode())])
+        assert f'dm_loop_age_seconds{{loop="or{mark}ders"}} 1.0 1700000000.000\n' in text

@@ -7,7 +7,7 @@ import pytest
 from shardmerge.proto import diagnose_pb2 as pb
 from shardmerge.proto import worker_pb2
 from shardmerge.proto.common_pb2 import ErrorDetail
-from tests.unit.master.diagnosis.views import SECONDS, behind, findings, ids, lane, looked, one, sync, view
+from tests.unit.master.diagnosis.views import SECONDS, TASK, behind, findings, ids, lane, looked, one, sync, view
 
 _TABLE = "`shop`.`orders`"
 _IDLE = {"idle": 1.0}
@@ -138,6 +138,14 @@ def test_no_cause_has_most_of_the_time() -> None:
     found = one("no-single-cause", seen)
     assert "target 35 %, decode 30 %, read 20 %, idle 15 %" in found.text
     assert ids(seen) == ["no-single-cause"]
+    # Without stop-task: between it and the next start, nothing protects the task's relay log.
+    assert found.actions[0].endswith("then `dmctl update-task FILE`.")
+
+
+def test_more_lanes_are_no_answer_to_lanes_that_are_not_busy() -> None:
+    shares = {"target": 0.3, "decode": 0.1, "read": 0.35, "start": 0.25}
+    found = one("no-single-cause", view(*(lane(n, shares, changes=5, transactions=5) for n in range(2))))
+    assert found.actions == (f"Measure for longer: `dmctl why {TASK} --seconds 30`",)
 
 
 # --- keeping up

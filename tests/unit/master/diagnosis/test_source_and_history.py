@@ -137,6 +137,9 @@ def test_a_throttle_has_the_limit_of_the_task_file() -> None:
     assert "80 %" in found.text and reason not in found.text, "when the next chunk begins does not matter"
     assert "`snapshot.rows-per-second: 2000`, `snapshot.max-threads-running: 20`" in found.text
     assert "`dmctl update-task FILE`" in found.actions[0]
+    config.mode = config_pb2.TASK_MODE_FULL
+    [action] = one("throttle", seen).actions
+    assert "update-task" not in action and "`dmctl stop-task" in action, "it is refused for this mode"
 
 
 def test_a_busy_source_is_shown_with_its_load() -> None:

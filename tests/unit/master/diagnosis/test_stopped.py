@@ -75,6 +75,13 @@ def test_stopped_by_an_error() -> None:
     assert found.figures == {"code": 40001}
 
 
+def test_paused_by_an_operator_after_an_error() -> None:
+    found = one("paused", _paused(error=True, expected_paused=True))
+    assert "An operator has paused it" in found.text and "[40001 key-collision]" in found.text
+    assert found.actions == ("keep keys apart", f"`dmctl resume-task {TASK} -s {SOURCE}`")
+    assert ids(_paused(error=True, expected_paused=True)) == ["paused"]
+
+
 def test_an_automatic_resume_waits() -> None:
     found = one("resume-waits", _paused(error=True, waiting_for="automatic resume in 12 s"))
     assert "automatic resume in 12 s" in found.text and "[40001 key-collision]" in found.text

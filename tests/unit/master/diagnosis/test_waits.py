@@ -272,6 +272,26 @@ def test_joining_tables(phase: str, wanted: str) -> None:
     assert one(wanted, view(subtask=subtask)).names["tables"] == "shop_01.a"
 
 
+@pytest.mark.parametrize("retryable", [True, False])
+def test_tables_that_wait_for_a_person_need_a_pause(*, retryable: bool) -> None:
+    """resume-task changes nothing for a task that runs."""
+    error = ErrorDetail(code=40030, name="n", message="m", workaround="repair it", retryable=retryable)
+    join = worker_pb2.JoinStatus(tables=["shop_01.a"], phase="failed", error=error)
+    subtask = worker_pb2.SubTaskStatus(
+        name=TASK, stage=common_pb2.STAGE_RUNNING, unit=common_pb2.UNIT_REPLICATE, sync=sync(1), join=join
+    )
+    first, *rest = one("join-failed", view(subtask=subtask)).actions
+    assert first == "repair it"
+    assert [text.split("`")[1:4:2] for text in rest] == (
+        [] if retryable else [[f"dmctl pause-task {TASK} -s mysql-01", f"dmctl resume-task {TASK} -s mysql-01"]]
+    )
+
+
+def test_no_way_out_that_loses_rows_is_without_its_consequence() -> None:
+    [_, second] = one("quarantine", view(lane(0, {"idle": 1.0}), status=sync(1, held_keys=2))).actions
+    assert "--all" not in second and "the target lacks them" in second
+
+
 # --- what is not known
 
 

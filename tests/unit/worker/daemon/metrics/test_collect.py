@@ -289,6 +289,10 @@ def test_who_has_paused_a_task() -> None:
     paused.status.result.errors.append(error_to_proto(errors.replicate.FENCED(task="t", source="s", epoch=1)))
     by = {each.labels["by"]: each.value for each in _found(paused).of("dm_task_paused")}
     assert by == {"operator": 0, "error": 1}
+    by = {
+        each.labels["by"]: each.value for each in _found(replace(paused, paused_by_operator=True)).of("dm_task_paused")
+    }
+    assert by == {"operator": 1, "error": 0}, "it fires no alert of a task that nobody looks at"
 
 
 def test_the_history_is_shown_while_and_after_it_is_copied() -> None:

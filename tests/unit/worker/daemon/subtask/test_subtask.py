@@ -407,3 +407,44 @@ def test_the_history_has_an_error_as_the_status_shows_it(
         "Paused → Running: automatic resume",
     ]
     subtask.end()
+
+
+def _with_locks(monkeypatch: pytest.MonkeyPatch, script: Script) -> SubTask:
+    monkeypatch.setattr(module, "SubTaskRun", ScriptedRun)
+    ScriptedRun.script, ScriptedRun.runs = staticmethod(script), []
+    shards = SimpleNamespace(locks=lambda task, version, seconds: (0, ()))  # pyright: ignore[reportUnknownLambdaType]
+    spark = cast("SparkRunner", SimpleNamespace(is_local=True))
+    return SubTask(decision(1), replace(HOST, shards=cast("LockClient", shards), spark=spark), lambda: True)
+
+
+def test_a_failed_task_that_an_operator_pauses_does_not_resume_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_BACKOFF_FIRST_SECONDS", 1000.0)
+    monkeypatch.setattr(module, "_BACKOFF_MAX_SECONDS", 1000.0)
+    lost = Failed(errors.replicate.TARGET_LOST(address="t", reason="r"))
+    subtask = _with_locks(monkeypatch, lambda _, stop: lost)
+    until(lambda: subtask.status().waiting_for.startswith("automatic resume"), "it waits for its resume")
+    figures = subtask.figures(NO_TOTALS, NO_COMPARISON)
+    assert (figures.resume_seconds is not None, figures.paused_by_operator) == (True, False)
+    subtask.decide(decision(2, pb.STAGE_PAUSED))
+    figures = subtask.figures(NO_TOTALS, NO_COMPARISON)
+    assert subtask.status().waiting_for == ""
+    assert subtask.status().result.errors, "the error stays visible"
+    assert (figures.resume_seconds, figures.paused_by_operator) == (None, True)
+    subtask.end()
+    assert subtask.join(300)
+
+
+def test_failures_in_a_row_end_when_a_run_lasts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise the alert would stay until the next run ends, perhaps in a year."""
+    monkeypatch.setattr(module, "_BACKOFF_MAX_SECONDS", 0.0)
+    monkeypatch.setattr(module, "_BACKOFF_RESET_SECONDS", 1000.0)
+    lost = Failed(errors.replicate.TARGET_LOST(address="t", reason="r"))
+    subtask = _with_locks(
+        monkeypatch, lambda schema, stop: lost if len(ScriptedRun.runs) < 10 else until_stopped(schema, stop)
+    )
+    until(lambda: len(ScriptedRun.runs) == 10 and stage(subtask) == pb.STAGE_RUNNING, "the tenth run lasts")
+    assert subtask.figures(NO_TOTALS, NO_COMPARISON).failures_in_row == 9, "counted beyond the longest pause"
+    monkeypatch.setattr(module, "_BACKOFF_RESET_SECONDS", 0.0)
+    assert subtask.figures(NO_TOTALS, NO_COMPARISON).failures_in_row == 0
+    subtask.end()
+    assert subtask.join(300)
