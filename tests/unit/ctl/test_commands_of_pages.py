@@ -91,6 +91,13 @@ def test_short_forms_of_the_ways_out_have_known_options() -> None:
     assert found > 10
 
 
+@pytest.mark.parametrize("path", [*PAGES, *GUIDES], ids=lambda path: path.stem)
+def test_no_page_shortens_the_life_of_a_binlog(path: Path) -> None:
+    """A fixed number may be less than the present one: MySQL 8 has 30 days, and 0 is no limit."""
+    text = " ".join(path.read_text(encoding="utf-8").split())
+    assert not re.search(r"expire_logs_(seconds|days) = \d", text)
+
+
 def test_what_counts_as_a_command() -> None:
     page = "    dmctl a\n\ntext `dmctl\n b 'c'` and ``dmctl d 'e-`f`'``, `x dmctl g`\n\n```bash\ndmctl h  # why\n```\n"
     assert list(_commands(page)) == ["dmctl h  # why", "dmctl a", "dmctl b 'c'", "dmctl d 'e-`f`'"]

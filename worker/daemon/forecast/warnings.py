@@ -13,9 +13,11 @@ from shardmerge.worker.daemon.forecast.binlog_expiry import Expiry
 from shardmerge.worker.daemon.forecast.figures import SourceForecast, WorkerForecast
 
 _KEEP = (
-    "Let the relay fetch again (resume-relay -s {source}, or correct the error of the relay), or keep the binlog "
-    "longer at the source: SET GLOBAL binlog_expire_logs_seconds, and max_binlog_total_size where it is set; "
-    "docs/runbooks/DM_binlog_expiring.md."
+    "Let the relay fetch again: `dmctl resume-relay -s {source}` if it is paused; otherwise correct the relay's error "
+    "and, for each task that is paused, `dmctl resume-task <task> -s {source}`. Or keep the binlog longer at the "
+    "source: SHOW GLOBAL VARIABLES LIKE '%expire_logs%' (0: the age has no limit, leave it), then SET GLOBAL to a "
+    "larger value than the present one (a smaller one deletes binlog), and raise max_binlog_total_size where it is "
+    "set; docs/runbooks/DM_binlog_expiring.md."
 )
 _ROOM = (
     "Find the task that keeps the relay log (a paused one, or one that lags) and let it continue, or make room on "
