@@ -206,6 +206,21 @@ def test_a_way_out_that_may_lose_data_says_so(path: Path) -> None:
             assert CONSEQUENCE.search(sentence), sentence
 
 
+@pytest.mark.parametrize("alert", ["DM_stalled", "DM_snapshot_stalled", "DM_checkpoint_old"])
+def test_the_pages_have_the_time_after_which_an_alert_fires(alert: str) -> None:
+    """An age that is compared grows before the time of `for` begins: both count."""
+    rule = ALERTS[alert]
+    [limit] = re.findall(r"_(?:since_progress|checkpoint_age_seconds)\) > (\d+)", str(rule["expr"]))
+    minutes = int(limit) // 60 + int(str(rule["for"]).removesuffix("m"))
+    page = (RUNBOOKS / f"{alert}.md").read_text(encoding="utf-8").partition("\n## ")[0]
+    index = (RUNBOOKS / "index.md").read_text(encoding="utf-8").splitlines()
+    [row] = [line for line in index if f"({alert}.md)" in line]
+    for text in (page, row):
+        assert re.findall(r"for (\d+) minutes", text) == [str(minutes)]
+    silent_at_lock = "unless max by (task, source_id) (dm_syncer_shard_lock_resolving) == 1" in str(rule["expr"])
+    assert ("(DM_pending_DDL.md)" in page) == silent_at_lock
+
+
 def test_every_runbook_has_an_alert() -> None:
     assert {path.stem for path in RUNBOOKS.glob("*.md")} - {"index"} == ALERTS.keys()
 
