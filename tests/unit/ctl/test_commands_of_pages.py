@@ -98,6 +98,14 @@ def test_no_page_shortens_the_life_of_a_binlog(path: Path) -> None:
     assert not re.search(r"expire_logs_(seconds|days) = \d", text)
 
 
+@pytest.mark.parametrize("path", sorted((DOCS / "how-to").glob("*.md")), ids=lambda path: path.stem)
+def test_a_guide_that_stops_a_task_says_what_it_costs(path: Path) -> None:
+    """Nothing keeps the relay log between stop-task and start-task: the source must still have the binlog."""
+    text = path.read_text(encoding="utf-8")
+    if any(command.startswith("dmctl stop-task") for command in _block_commands(text)):
+        assert re.search(r"[Nn]othing\s+keeps\s+the\s+relay\s+log", text)
+
+
 def test_what_counts_as_a_command() -> None:
     page = "    dmctl a\n\ntext `dmctl\n b 'c'` and ``dmctl d 'e-`f`'``, `x dmctl g`\n\n```bash\ndmctl h  # why\n```\n"
     assert list(_commands(page)) == ["dmctl h  # why", "dmctl a", "dmctl b 'c'", "dmctl d 'e-`f`'"]
