@@ -17,6 +17,7 @@ GUIDES = sorted(path for folder in ("how-to", "tutorial", "explanation") for pat
 PAGES = [*sorted((DOCS / "runbooks").glob("*.md")), DOCS / "reference" / "ways-out.md"]
 _FENCE = re.compile(r"^ *```.*?^ *```", re.MULTILINE | re.DOTALL)
 _SPAN = re.compile(r"(?<!`)(`+)(?!`)(.+?)(?<!`)\1(?!`)", re.DOTALL)
+_NEAR = 400  # characters: the sentences before and after a command
 _PLACEHOLDERS = {"<file>": "orders.yaml", "<source-file>": "mysql-01.yaml", "<task>": "orders", "<statement>": "X"}
 
 
@@ -89,6 +90,16 @@ def test_short_forms_of_the_ways_out_have_known_options() -> None:
                 assert word in options, span
                 found += 1
     assert found > 10
+
+
+@pytest.mark.parametrize("path", [*PAGES, *GUIDES], ids=lambda path: path.stem)
+def test_held_changes_are_dropped_with_the_consequence(path: Path) -> None:
+    if path.stem == "why-is-it-slow":
+        return  # it shows what the program prints
+    for section in re.split(r"^## ", path.read_text(encoding="utf-8"), flags=re.MULTILINE):
+        for found in re.finditer(r"dmctl\s+quarantine\s+drop", section):
+            near = " ".join(section[max(0, found.start() - _NEAR) : found.end() + _NEAR].split())
+            assert re.search(r"until `?dmctl compare \w+ --repair`?", near), near
 
 
 @pytest.mark.parametrize("path", [*PAGES, *GUIDES], ids=lambda path: path.stem)
