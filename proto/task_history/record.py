@@ -31,6 +31,10 @@ _CHARS = {
 }
 """The most characters of each text; what is longer is cut, with a mark."""
 _LEAST_CHARS = 8
+_MASKED = ("text", "message", "statement")
+_READ_BEYOND = 1_000
+"""Characters beyond the most of a text that are searched for secrets too: masks may shorten what is before them. More
+are not, because the author of a statement decides how long it is."""
 
 M = TypeVar("M", pb.HistoryRecord, pb.HistorySamplesRecord)
 
@@ -48,37 +52,50 @@ def key_of(entry: Entry) -> str:
 def encode(entry: Entry, writer: str, incarnation: str) -> bytes:
     """The value of ``entry``, of at most :data:`MOST_BYTES`. ``writer``: kind and name of the process."""
     event = entry.event
+    texts = {
+        "text": event.text,
+        "name": event.name,
+        "message": event.message,
+        "statement": event.statement,
+        "target": event.target,
+        "position": event.position,
+        "actor": event.actor,
+        "writer": writer,
+        "incarnation": incarnation,
+        "stage": event.stage,
+    }
     record = pb.HistoryRecord(
         version=VERSION,
         kind=event.kind,
-        sources=event.sources,
-        writer=writer,
-        incarnation=incarnation,
+        sources=map(storable, event.sources),
         epoch=event.epoch,
         first=entry.first,
         last=event.at,
         count=entry.count,
-        text=_storable(event.text),
-        stage=event.stage,
         code=event.code,
-        name=event.name,
-        message=_storable(event.message),
-        statement=_storable(event.statement),
-        target=event.target,
-        position=event.position,
-        actor=event.actor,
         failed=event.failed,
         left_out=entry.left_out,
-        operation=event.operation,
+        operation=storable(event.operation),
     )
-    for field, most in _CHARS.items():
-        setattr(record, field, cut(getattr(record, field), most))
+    for field, text in texts.items():
+        setattr(record, field, _bounded(field, text))
     return _fitted(record)
 
 
-def _storable(text: str) -> str:
-    """Without secrets, and without halves of characters, which a message cannot hold."""
-    return without_secrets(text.encode("utf-8", "replace").decode())
+def _bounded(field: str, text: str) -> str:
+    """``text`` as it may be stored in ``field``."""
+    most = _CHARS[field]
+    if field not in _MASKED:
+        return cut(storable(text), most)
+    read = most + _READ_BEYOND
+    is_cut = len(text) > read
+    shown = without_secrets(storable(text[:read]), is_cut=is_cut)
+    return cut(f"{shown}{_MARK}" if is_cut else shown, most)
+
+
+def storable(text: str) -> str:
+    """Without halves of characters, which a message cannot hold."""
+    return text.encode("utf-8", "replace").decode()
 
 
 def _fitted(record: pb.HistoryRecord) -> bytes:
