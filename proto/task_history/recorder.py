@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 
 from shardmerge.proto.errors import ShardmergeError
@@ -17,7 +18,7 @@ from shardmerge.proto.log import get_logger
 from shardmerge.proto.log_rate_limit import RateLimit
 from shardmerge.proto.task_history.event import Entry, Event
 from shardmerge.proto.task_history.pending import PendingEntries
-from shardmerge.proto.task_history.record import cut, encode, key_of
+from shardmerge.proto.task_history.record import cut, encode, key_of, storable
 
 log = get_logger()
 
@@ -28,6 +29,18 @@ _LONGEST_PAUSE_SECONDS = 60.0
 _LOG_SECONDS = 600.0
 _TEXT_CHARS = 4_000
 """An event's texts are kept in memory until it is written."""
+
+
+def puts_of(entries: Sequence[Entry], writer: str, incarnation: str) -> tuple[list[Put], list[tuple[Entry, str]]]:
+    """The writes of ``entries``, and the entries that have no stored form, each with the reason. Pure."""
+    puts: list[Put] = []
+    failed: list[tuple[Entry, str]] = []
+    for entry in entries:
+        try:
+            puts.append(Put(key_of(entry), encode(entry, writer, incarnation)))
+        except Exception as error:  # noqa: BLE001 - a bug loses an entry, not those beside it
+            failed.append((entry, f"{type(error).__name__}: {error}"))
+    return puts, failed
 
 
 class Recorder:
@@ -97,15 +110,31 @@ class Recorder:
 
     def _is_done(self, batch: list[Entry]) -> bool:
         """Write ``batch``; False: it is to be tried again."""
+        puts, failed = puts_of(batch, self._writer, self._incarnation)
+        for entry, reason in failed:
+            self._log_lost(entry, reason)
+        if not puts:
+            return True
         try:
             # Without a condition: only this process writes these keys, and a history is for reading only.
-            self._etcd.txn([], [Put(key_of(entry), encode(entry, self._writer, self._incarnation)) for entry in batch])
+            self._etcd.txn([], puts)
         except ShardmergeError as error:
             self._log(str(error))
             return False
         except Exception as error:  # noqa: BLE001 - a bug loses a batch, not all that follows
             self._log(f"{type(error).__name__}: {error}")
         return True
+
+    def _log_lost(self, entry: Entry, reason: str) -> None:
+        left_out = self._log_limit.left_out(entry.event.kind)
+        if left_out is not None:
+            log.warning(
+                "an entry of the history of tasks cannot be stored",
+                kind=entry.event.kind,
+                task=storable(entry.event.task),
+                error=reason,
+                left_out=left_out,
+            )
 
     def _log(self, reason: str) -> None:
         left_out = self._log_limit.left_out("write")

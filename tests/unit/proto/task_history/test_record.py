@@ -9,6 +9,7 @@ from shardmerge.proto import etcd_keys
 from shardmerge.proto import state_pb2 as pb
 from shardmerge.proto.task_history.event import Entry, Event, Kind
 from shardmerge.proto.task_history.record import MOST_BYTES, VERSION, cut, decode, encode, key_of
+from shardmerge.proto.task_history.recorder import puts_of
 
 _TEXT = st.one_of(st.text(max_size=50), st.text(st.characters(codec="utf-8"), max_size=20).map(lambda text: text * 200))
 
@@ -56,6 +57,42 @@ def test_a_field_of_a_newer_version_is_ignored_and_a_newer_record_left_out() -> 
     assert decode(pb.HistoryRecord, f'{{"version": {VERSION + 1}}}'.encode()) is None
     assert decode(pb.HistoryRecord, b"no record") is None
     assert decode(pb.HistoryRecord, b"\xff") is None
+
+
+_LONE = st.text(st.characters(), max_size=30)
+"""With halves of characters."""
+
+
+@given(_LONE, _LONE, st.lists(_LONE, max_size=3).map(tuple))
+def test_every_text_is_storable(text: str, other: str, sources: tuple[str, ...]) -> None:
+    event = Event(
+        "t",
+        Kind.ERROR,
+        1.0,
+        text,
+        sources=sources,
+        stage=other,
+        name=text,
+        message=other,
+        statement=text,
+        target=other,
+        position=text,
+        actor=other,
+        operation=text,
+    )
+    record = decode(pb.HistoryRecord, encode(Entry("n", event, 1.0), text, other))
+    assert record is not None
+    assert len(record.sources) in (len(sources), 0)
+
+
+def test_an_entry_that_cannot_be_stored_loses_no_other() -> None:
+    good = Entry("1", Event("t", Kind.DDL, 1.0, "x"), 1.0)
+    bad = Entry("2", Event("t", Kind.DDL, 1.0, "x", epoch=1 << 70), 1.0)
+    puts, failed = puts_of([good, bad, good], "worker w", "i")
+    assert [put.key for put in puts] == [key_of(good)] * 2
+    [(lost, reason)] = failed
+    assert lost == bad
+    assert reason.startswith("ValueError: ")
 
 
 def test_the_key_is_not_among_the_records_that_every_process_reads() -> None:
