@@ -88,6 +88,8 @@ MASTER = ServerLimits(
         "/shardmerge.v1.Master/Diagnostics": _DIAGNOSTICS,
         "/shardmerge.v1.Master/CollectDiagnostics": MethodLimit(2, 1, 4096),
         "/shardmerge.v1.Master/Diagnose": MethodLimit(8, 4, _MIB),  # each takes seconds
+        # Each reads up to 10,000 entries of a task, for more than a second.
+        "/shardmerge.v1.Master/History": MethodLimit(4, 2, 64 << 10),
     },
     connection_calls=128,
     readings=16,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 from shardmerge.proto import diagnostics_pb2 as pb
 from shardmerge.proto import etcd_keys
@@ -12,6 +12,7 @@ from shardmerge.proto.etcd.status import EndpointFailed, EndpointStatus, EtcdMem
 from shardmerge.proto.rpc.coded_errors import error_to_proto
 
 _SECONDS = 3.0
+_HISTORY = (etcd_keys.HISTORY_ENTRIES, etcd_keys.HISTORY_SAMPLES)
 
 
 def etcd_facts(etcd: Etcd) -> pb.EtcdDiagnostics:
@@ -24,6 +25,8 @@ def etcd_facts(etcd: Etcd) -> pb.EtcdDiagnostics:
         snapshot = etcd.get_prefix(etcd_keys.PREFIX)
         facts.revision = snapshot.revision
         facts.folders.extend(folders(snapshot.records))
+        # The history may be the largest part of etcd: its values are not read.
+        facts.folders.extend(folder_of_keys(one, etcd.keys(one)) for one in _HISTORY)
     except ShardmergeError as error:
         facts.errors.append(error_to_proto(error))
     try:
@@ -45,6 +48,12 @@ def folders(records: Iterable[Record]) -> Iterator[pb.EtcdFolder]:
         folder.value_bytes += len(record.value)
         folder.largest_bytes = max(folder.largest_bytes, len(record.value))
     yield from (found[prefix] for prefix in sorted(found))
+
+
+def folder_of_keys(prefix: str, keys: Collection[str]) -> pb.EtcdFolder:
+    """Number and size of the keys of a folder; the sizes of its values stay 0, which means that they are not known.
+    Pure."""
+    return pb.EtcdFolder(prefix=prefix, records=len(keys), key_bytes=sum(len(key.encode()) for key in keys))
 
 
 def _endpoint(status: EndpointStatus | EndpointFailed) -> pb.EtcdEndpoint:

@@ -22,8 +22,7 @@ _ON = "the relay log is always on: nothing was started"
 _PAUSED = "nothing more is fetched; tasks apply what the relay log holds"
 _RESUMED = "the relay fetches again"
 _NOT_PAUSED = (
-    "the relay was not paused: if an error has stopped it, correct the error, then `dmctl resume-task` for the source's "
-    "tasks"
+    "the relay was not paused: if an error has stopped it, correct the error, then `dmctl resume-task` for its tasks"
 )
 _LATER = "stored; no live worker holds the source now"
 

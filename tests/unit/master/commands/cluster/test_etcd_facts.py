@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from shardmerge.master.commands.cluster.etcd_facts import folders
+from shardmerge.master.commands.cluster.etcd_facts import folder_of_keys, folders
 from shardmerge.proto import diagnostics_pb2 as pb
 from shardmerge.proto.etcd import Record
 
@@ -17,3 +17,8 @@ def test_records_are_counted_by_folder() -> None:
         pb.EtcdFolder(prefix="/shardmerge/v1/new/", records=1, key_bytes=22),
         pb.EtcdFolder(prefix="/shardmerge/v1/source/", records=2, key_bytes=47, value_bytes=8, largest_bytes=5),
     ]
+
+
+def test_the_history_is_counted_by_its_keys() -> None:
+    assert folder_of_keys("/h/", ("/h/ä", "/h/b")) == pb.EtcdFolder(prefix="/h/", records=2, key_bytes=9)
+    assert folder_of_keys("/h/", ()) == pb.EtcdFolder(prefix="/h/")
