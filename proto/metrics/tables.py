@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TypeVar
 
@@ -58,17 +58,20 @@ def shared_out(demands: Mapping[str, Demand], before: Shares, per_table: PerTabl
 
     A share never becomes smaller while its task exists: series would vanish. It never grows again once a table was left
     out: the counter of :data:`OTHER` would fall by what that table has. What a task that has ended leaves is for the
-    others.
+    others. A task that copies its history has no lanes yet: those that it gets later count, also for the tables that it
+    has. They may exceed the bound; then no task gets more.
     """
-    left = per_table.total - sum(share.tables * share.lanes for task, share in before.items() if task in demands)
+    left = per_table.total - sum(
+        share.tables * max(share.lanes, demands[task].lanes) for task, share in before.items() if task in demands
+    )
     found: dict[str, Share] = {}
     for task, demand in demands.items():
         known = before.get(task)
+        lanes = demand.lanes if known is None else max(demand.lanes, known.lanes)
         if known is not None and (known.is_final or demand.tables <= known.tables):
-            found[task] = known
+            found[task] = replace(known, lanes=lanes)
             continue
         present = 0 if known is None else known.tables
-        lanes = demand.lanes if known is None else known.lanes
         more = max(0, min(demand.tables, per_table.limit) - present)
         more = min(more, max(0, left) // max(1, lanes))
         left -= more * lanes

@@ -50,6 +50,55 @@ def test_a_task_gets_what_another_one_has_left_only_before_it_lacks_a_table() ->
     assert [two[task].tables for task in "bcd"] == [60, 5, 20]
 
 
+def test_a_task_that_copies_its_history_first_has_no_lanes_yet() -> None:
+    before = shared_out({f"t{number}": Demand(0, 1) for number in range(100)}, {}, PerTable.AUTO)
+    found = shared_out({f"t{number}": Demand(100, 16) for number in range(100)}, before, PerTable.AUTO)
+    assert [found[f"t{number}"] for number in range(3)] == [
+        Share(100, 16, is_final=False),
+        Share(25, 16, is_final=True),
+        Share(0, 16, is_final=True),
+    ]
+    assert _series(found) == PerTable.AUTO.total
+
+
+def test_more_lanes_leave_less_for_new_tables() -> None:
+    before = shared_out({"a": Demand(100, 1), "b": Demand(10, 1)}, {}, PerTable.AUTO)
+    found = shared_out({"b": Demand(50, 1), "a": Demand(100, 19)}, before, PerTable.AUTO)
+    assert found == {"a": Share(100, 19, is_final=False), "b": Share(50, 1, is_final=False)}
+    found = shared_out({"b": Demand(100, 1), "a": Demand(100, 20)}, found, PerTable.AUTO)
+    assert found == {"a": Share(100, 20, is_final=False), "b": Share(50, 1, is_final=True)}
+
+
+_DEMANDS = st.dictionaries(
+    st.sampled_from("abcdef"), st.builds(Demand, st.integers(0, 300), st.integers(1, 64)), min_size=1
+)
+
+
+@given(st.lists(_DEMANDS, min_size=1, max_size=8), st.sampled_from(PerTable))
+def test_new_series_never_exceed_the_bound_and_none_vanishes(
+    scrapes: list[dict[str, Demand]], per_table: PerTable
+) -> None:
+    """Tables and lanes may become more or fewer between two scrapes. Only more lanes can exceed the bound: the series
+    of a counter must not vanish."""
+    before: dict[str, Share] = {}
+    for demands in scrapes:
+        found = shared_out(demands, before, per_table)
+        assert found.keys() == demands.keys()
+        for task, share in found.items():
+            known = before.get(task, Share(0, 0, is_final=False))
+            assert share.tables >= known.tables
+            assert share.lanes == max(known.lanes, demands[task].lanes)
+            assert share.tables == known.tables or not known.is_final
+        kept = {task: before[task].tables if task in before else 0 for task in found}
+        if any(share.tables > kept[task] for task, share in found.items()):
+            assert _series(found) <= per_table.total
+        before = found
+
+
+def _series(shares: dict[str, Share]) -> int:
+    return sum(share.tables * share.lanes for share in shares.values())
+
+
 @given(
     st.lists(
         st.dictionaries(st.sampled_from("abcdef"), st.integers(0, 300), min_size=1),
