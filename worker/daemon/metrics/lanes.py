@@ -27,7 +27,9 @@ def lane_samples(figures: SubTaskFigures, source: str, worker: str, tables: int)
     for lane in sync.lanes:
         if not lane.unknown:
             yield own_worker.LANE_BEHIND.sample(lane.bytes_behind, **of, lane=str(lane.lane))
-            yield own_worker.LANE_AGE.sample(lane.oldest_ms / 1000, **of, lane=str(lane.lane))
+            # With a backlog, 0 means that the commit time of its first transaction is not known yet.
+            if lane.oldest_ms or not lane.bytes_behind:
+                yield own_worker.LANE_AGE.sample(lane.oldest_ms / 1000, **of, lane=str(lane.lane))
     numbers = _numbers(figures)
     for number in numbers:
         yield from _lane(totals.lanes.get(number, LaneTotal()), {**of, "lane": str(number)}, worker)

@@ -228,6 +228,21 @@ def test_progress_and_age_of_the_checkpoint() -> None:
     assert _found(_subtask()).one("dm_task_seconds_since_progress", **_OF) == 100
 
 
+@pytest.mark.parametrize(
+    ("lane", "expected"),
+    [
+        (worker_pb2.LaneStatus(), [0.0]),
+        (worker_pb2.LaneStatus(bytes_behind=10, oldest_ms=2_500), [2.5]),
+        (worker_pb2.LaneStatus(bytes_behind=10), []),  # the commit time of what it has not applied is not known
+        (worker_pb2.LaneStatus(unknown="is silent", bytes_behind=10, oldest_ms=2_500), []),
+    ],
+)
+def test_the_lag_of_a_lane(lane: worker_pb2.LaneStatus, expected: list[float]) -> None:
+    found = _found(_subtask(lanes=[lane]))
+    assert [each.value for each in found.of("dm_lane_lag_seconds", **_OF, lane="0")] == expected
+    assert len(found.of("dm_lane_bytes_behind", **_OF, lane="0")) == (not lane.unknown)
+
+
 def test_changes_by_lane_kind_and_table() -> None:
     one, two = TargetTable("d", "one"), TargetTable("d", "two")
     lanes = {
