@@ -110,6 +110,7 @@ class Rig:
         self.relay = self._new_relay(directory / "relay")
         self._relays = relay
         self.service = TaskService(lambda: self.relay)
+        self.service.totals.begin(TASK, SOURCE)
         self._server = make_server(["shardmerge.v1.Relay"])
         relay_pb2_grpc.add_RelayServicer_to_server(self.service, self._server)
         self.address = f"127.0.0.1:{listen(self._server, '127.0.0.1:0')}"

@@ -134,12 +134,20 @@ class LaneTotals:
         self._lock = threading.Lock()
         self._subtasks: dict[tuple[str, str], _SubTask] = {}
 
+    def begin(self, task: str, source: str) -> None:
+        """The subtask exists from now on; its totals begin with 0."""
+        with self._lock:
+            self._subtasks[task, source] = _SubTask()
+
     def add(self, report: relay_pb2.LaneReport) -> None:
-        """Take over a report of a lane that runs. Lanes of an older version report no counters."""
+        """Take over a report of a lane that runs. Lanes of an older version report no counters. A report for a subtask
+        that is forgotten is ignored: its lanes may report until they end."""
         who = report.who
         total = _total(report.counters) if report.HasField("counters") else None
         with self._lock:
-            subtask = self._subtasks.setdefault((who.task, who.source), _SubTask())
+            subtask = self._subtasks.get((who.task, who.source))
+            if subtask is None:
+                return
             lane = subtask.lanes.setdefault(who.index, _Lane(moved_at=self._clock()))
             place = (report.committed.segment, report.committed.byte, report.rows)
             if place != lane.place:
@@ -178,7 +186,7 @@ class LaneTotals:
         return found
 
     def forget(self, task: str, source: str) -> None:
-        """The subtask has ended."""
+        """The subtask ends."""
         with self._lock:
             self._subtasks.pop((task, source), None)
 

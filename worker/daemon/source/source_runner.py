@@ -160,6 +160,7 @@ class SourceRunner:
                 continue
             # A task stopped and started again at once: the old run must be over first.
             self._join_ended(task, 60.0)
+            self._host.service.totals.begin(task, self.config.source_id)
             with self._lock:
                 self._subtasks[task] = SubTask(decision, self._host, self._run_allowed)
         for task, subtask in known.items():
@@ -170,10 +171,6 @@ class SourceRunner:
                     del self._subtasks[task]
                     self._ending.append(subtask)
         with self._lock:
-            for subtask in self._ending:
-                # Its lanes may have reported until now.
-                if subtask.name not in self._subtasks:
-                    self._host.service.totals.forget(subtask.name, self.config.source_id)
             self._ending = [subtask for subtask in self._ending if not subtask.join(0)]
         self._reconciled = True
         self._relay_history.observe(self.relay.status().error, list(decisions))
@@ -182,7 +179,6 @@ class SourceRunner:
         for subtask in self._ending:
             if subtask.name == task:
                 subtask.join(seconds)
-                self._host.service.totals.forget(task, self.config.source_id)
 
     def subtask(self, task: str) -> SubTask | None:
         with self._lock:
@@ -212,6 +208,8 @@ class SourceRunner:
         self._clock.stop()
         self.relay.stop()
         self._server_id.release()
+        for subtask in everyone:
+            self._host.service.totals.forget(subtask.name, self.config.source_id)
         return not late
 
     def converged(self) -> bool:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
+
 from shardmerge.proto import common_pb2, relay_pb2
 from shardmerge.worker.core.batch import ChangeCounts
 from shardmerge.worker.core.table_plan import TargetTable
@@ -9,6 +12,12 @@ from shardmerge.worker.replicate.lane.counters import CommitCounts, LaneCounters
 from shardmerge.worker.replicate.lane_totals import LaneTotals
 
 _ONE, _TWO = TargetTable("d", "one"), TargetTable("d", "two")
+
+
+def _totals(clock: Callable[[], float] = time.monotonic) -> LaneTotals:
+    totals = LaneTotals(clock)
+    totals.begin("t", "s")
+    return totals
 
 
 def _report(
@@ -35,7 +44,7 @@ def _lane(*inserts: int, table: TargetTable = _ONE) -> LaneCounters:
 
 
 def test_a_report_replaces_the_one_before_of_the_same_lane() -> None:
-    totals, lane = LaneTotals(), _lane(3)
+    totals, lane = _totals(), _lane(3)
     totals.add(_report(lane))
     lane.add(CommitCounts({_ONE: ChangeCounts(0, 2, 1)}, 2, 2, 0.01, None))
     totals.add(_report(lane))
@@ -49,7 +58,7 @@ def test_a_report_replaces_the_one_before_of_the_same_lane() -> None:
 
 def test_a_lane_that_begins_again_continues_the_totals() -> None:
     """Even if it has counted more than the one before when it reports first."""
-    totals = LaneTotals()
+    totals = _totals()
     totals.add(_report(_lane(3)))
     totals.add(_report(_lane(50)))
     totals.add(_report(_lane(1, 1), epoch=2))
@@ -60,7 +69,7 @@ def test_a_lane_that_begins_again_continues_the_totals() -> None:
 
 
 def test_lanes_of_joining_tables_are_added() -> None:
-    totals = LaneTotals()
+    totals = _totals()
     totals.add(_report(_lane(3)))
     totals.add(_report(_lane(4, table=_TWO), stream=relay_pb2.STREAM_JOIN))
     totals.add(_report(_lane(5), lane=1))
@@ -72,7 +81,7 @@ def test_lanes_of_joining_tables_are_added() -> None:
 
 def test_when_a_checkpoint_moved() -> None:
     now = [10.0]
-    totals, lane = LaneTotals(lambda: now[0]), _lane(1)
+    totals, lane = _totals(lambda: now[0]), _lane(1)
     totals.add(_report(lane, byte=4))
     now[0] = 20.0
     totals.add(_report(lane, byte=4))
@@ -82,7 +91,7 @@ def test_when_a_checkpoint_moved() -> None:
 
 
 def test_a_lane_of_an_older_version_reports_no_counters() -> None:
-    totals = LaneTotals()
+    totals = _totals()
     report = _report(_lane(3))
     report.ClearField("counters")
     totals.add(report)
@@ -90,7 +99,7 @@ def test_a_lane_of_an_older_version_reports_no_counters() -> None:
 
 
 def test_a_histogram_with_other_bounds_is_left_out() -> None:
-    totals = LaneTotals()
+    totals = _totals()
     report = _report(_lane(3))
     report.counters.commit_seconds.counts.append(1)
     totals.add(report)
@@ -98,8 +107,13 @@ def test_a_histogram_with_other_bounds_is_left_out() -> None:
     assert (found.transactions, found.written_rows) == (0, 3)
 
 
-def test_a_subtask_that_has_ended_is_forgotten() -> None:
-    totals = LaneTotals()
+def test_a_subtask_that_ends_is_forgotten() -> None:
+    totals = _totals()
     totals.add(_report(_lane(3)))
     totals.forget("t", "s")
     assert not totals.of("t", "s").lanes
+    totals.add(_report(_lane(3)))  # it has not ended yet
+    assert not totals.of("t", "s").lanes
+    totals.begin("t", "s")
+    totals.add(_report(_lane(4)))
+    assert totals.of("t", "s").all.kinds.inserts == 4
