@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
-from itertools import islice
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -87,15 +86,12 @@ class TableName:
     table: str
 
 
-def bounded(tables: Mapping[TableName, T], limit: int, together: Callable[[Sequence[T]], T]) -> dict[TableName, T]:
-    """The values of the first ``limit`` tables, and those of all others ``together`` under :data:`OTHER`.
+def with_others(shown: Mapping[TableName, T], others: Callable[[Collection[T]], T]) -> dict[TableName, T]:
+    """The values of the tables with series of their own, and those of all others under :data:`OTHER`.
 
-    The order of ``tables`` must not change between two calls, or a counter would fall: the order in which tables were
-    first seen does not.
+    ``others``: what all tables have together, less the values that it gets. The tables that are ``shown`` must not
+    change between two calls, or a counter would fall: the first ones in the order in which they were seen do not.
     """
-    found = dict(islice(tables.items(), limit))
-    if len(tables) > limit:
-        other = TableName(OTHER, OTHER)
-        rest = [*islice(tables.values(), limit, None)]
-        found[other] = together([found[other], *rest] if other in found else rest)
-    return found
+    other = TableName(OTHER, OTHER)
+    # A table may have this name: then it has the same series.
+    return {**shown, other: others([value for name, value in shown.items() if name != other])}

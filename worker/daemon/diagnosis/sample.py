@@ -98,7 +98,7 @@ def lane_use(
         connection=connection,
     )
     found.seconds.update({cause: value for cause, value in seconds.items() if value > 0})
-    tables = _changes_between(before.changes, after.changes)
+    tables = _changes_between(before.changes.by_table(), after.changes.by_table())
     found.changes = sum(count for _, count in tables)
     for target, count in tables[:_MOST_TABLES]:
         found.tables.add(table=target.quoted, changes=count, one_lane=one_lane.get(target, ""))

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from functools import partial
 
 from shardmerge.proto.metrics import dm_syncer, own_worker
 from shardmerge.proto.metrics.family import Sample
-from shardmerge.proto.metrics.tables import Demand, TableName, bounded
+from shardmerge.proto.metrics.tables import Demand, TableName, with_others
+from shardmerge.worker.core.batch import ChangeCounts
 from shardmerge.worker.daemon.metrics.figures import SubTaskFigures
-from shardmerge.worker.replicate.lane_totals import CAUSES, NO_CHANGES, LaneTotal, SubTaskTotals, together
+from shardmerge.worker.replicate.lane_totals import CAUSES, NO_CHANGES, NOTHING, LaneTotal, SubTaskTotals, together
 
 _JOBS = (dm_syncer.ADDED_JOBS, dm_syncer.FINISHED_JOBS)
+_NO_TABLES = {TableName("", ""): NO_CHANGES}
 
 
 def demand_of(figures: SubTaskFigures) -> Demand:
@@ -32,7 +35,7 @@ def lane_samples(figures: SubTaskFigures, source: str, worker: str, tables: int)
                 yield own_worker.LANE_AGE.sample(lane.oldest_ms / 1000, **of, lane=str(lane.lane))
     numbers = _numbers(figures)
     for number in numbers:
-        yield from _lane(totals.lanes.get(number, LaneTotal()), {**of, "lane": str(number)}, worker)
+        yield from _lane(totals.lanes.get(number, NOTHING), {**of, "lane": str(number)}, worker)
     yield from _together(totals, of, worker)
     yield from _jobs(totals, of, worker, tables, numbers)
 
@@ -74,12 +77,15 @@ def _ideal_qps(total: LaneTotal, lanes: int) -> float:
 
 def _jobs(totals: SubTaskTotals, of: dict[str, str], worker: str, tables: int, numbers: list[int]) -> Iterator[Sample]:
     yield own_worker.MERGED_TABLES.sample(max(0, len(totals.tables) - tables), **of)
+    # In the subtask's order of tables, so that a table keeps its series.
+    names = {target: TableName(*target) for target in totals.tables[:tables]}
+    are_all_shown = len(names) == len(totals.tables)
     for number in numbers:
-        changes = totals.lanes.get(number, LaneTotal()).changes
-        # In the subtask's order of tables, so that a table keeps its series.
-        ordered = {TableName(*target): changes.get(target, NO_CHANGES) for target in totals.tables}
-        found = bounded(ordered, tables, together) or {TableName("", ""): NO_CHANGES}
-        for table, counts in found.items():
+        changes = totals.lanes.get(number, NOTHING).changes
+        found = {name: changes.in_table(target) for target, name in names.items()}
+        if not are_all_shown:
+            found = with_others(found, partial(_others, changes.kinds))
+        for table, counts in (found or _NO_TABLES).items():
             for kind, count in (("insert", counts.inserts), ("update", counts.updates), ("delete", counts.deletes)):
                 for family in _JOBS:
                     yield family.sample(
@@ -91,3 +97,8 @@ def _jobs(totals: SubTaskTotals, of: dict[str, str], worker: str, tables: int, n
                         target_schema=table.schema,
                         target_table=table.table,
                     )
+
+
+def _others(every: ChangeCounts, shown: Collection[ChangeCounts]) -> ChangeCounts:
+    less = together(shown)
+    return ChangeCounts(every.inserts - less.inserts, every.updates - less.updates, every.deletes - less.deletes)

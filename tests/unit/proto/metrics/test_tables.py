@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shardmerge.proto.metrics.tables import OTHER, Demand, PerTable, Share, TableName, bounded, shared_out
+from shardmerge.proto.metrics.tables import OTHER, Demand, PerTable, Share, TableName, shared_out, with_others
 
 _OTHER = TableName(OTHER, OTHER)
 
@@ -16,21 +16,19 @@ def _tables(count: int) -> dict[TableName, int]:
 
 
 def test_tables_beyond_the_limit_are_one_series() -> None:
-    found = bounded(_tables(103), 100, sum)
+    found = with_others(_tables(100), lambda shown: 103 - sum(shown))
     assert len(found) == 101
     assert found[_OTHER] == 3
     assert sum(found.values()) == 103
 
 
-def test_a_table_keeps_its_series_when_others_appear() -> None:
-    before, after = bounded(_tables(100), 100, sum), bounded(_tables(200), 100, sum)
-    assert before.items() <= after.items()
-    assert _OTHER not in before
-
-
 def test_off_has_one_series() -> None:
-    assert bounded(_tables(5), 0, sum) == {_OTHER: 5}
-    assert bounded(_tables(5), 10_000, sum) == _tables(5)
+    assert with_others({}, lambda shown: 5 - sum(shown)) == {_OTHER: 5}
+
+
+def test_a_table_with_the_name_of_the_others_is_one_of_them() -> None:
+    found = with_others({**_tables(2), _OTHER: 7}, lambda shown: 12 - sum(shown))
+    assert found == {**_tables(2), _OTHER: 10}
 
 
 @pytest.mark.parametrize("per_table", list(PerTable))

@@ -22,7 +22,7 @@ from shardmerge.worker.daemon.diagnosis.sample import (
     one_lane_reasons,
     use_between,
 )
-from shardmerge.worker.replicate.lane_totals import LaneTotal, SubTaskTotals
+from shardmerge.worker.replicate.lane_totals import Changes, LaneTotal, SubTaskTotals
 from shardmerge.worker.snapshot.limits.reader_times import ReaderSeconds
 from tests.support.plans import integer, table_plan, text
 
@@ -34,7 +34,7 @@ def _total(orders: int, lines: int, target: float, commits: Mapping[float, int],
     for number in commits.values():
         counts[0] += number
     seconds = Distribution(tuple(counts), sum(each * number for each, number in commits.items()))
-    changes = {_ONE: ChangeCounts(orders, 0, 0), _TWO: ChangeCounts(0, lines, 0)}
+    changes = Changes.of({_ONE: ChangeCounts(orders, 0, 0), _TWO: ChangeCounts(0, lines, 0)})
     return LaneTotal(
         changes, seconds={"target": target, "idle": 10 - target}, written_rows=written_rows, commit_seconds=seconds
     )

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import reduce
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from shardmerge.proto import common_pb2, compare_pb2, errors, worker_pb2
+from shardmerge.proto.metrics import dm_syncer
 from shardmerge.proto.metrics.exposition import exposition
 from shardmerge.proto.metrics.process import ProcessFigures
 from shardmerge.proto.metrics.tables import PerTable
@@ -24,11 +28,12 @@ from shardmerge.worker.daemon.metrics.binlog_place import file_and_position
 from shardmerge.worker.daemon.metrics.collect import table_shares, worker_samples
 from shardmerge.worker.daemon.metrics.compares import Compared
 from shardmerge.worker.daemon.metrics.figures import SourceFigures, SparkFigures, SubTaskFigures, WorkerFigures
+from shardmerge.worker.daemon.metrics.lanes import lane_samples
 from shardmerge.worker.daemon.metrics.run_counts import RunCounts
 from shardmerge.worker.daemon.metrics.subtasks import lag_of
 from shardmerge.worker.relay.fetch.fetch_counts import FetchFigures
 from shardmerge.worker.relay.relay import DiskSpace, RelayFigures
-from shardmerge.worker.replicate.lane_totals import LaneTotal, SubTaskTotals
+from shardmerge.worker.replicate.lane_totals import Changes, LaneTotal, SubTaskTotals
 from shardmerge.worker.unit.contract import Failed, Finished, Stopped
 from tests.support.metrics import Scrape, parse
 
@@ -128,7 +133,7 @@ def test_names_of_any_characters_are_label_values() -> None:
         subtask = _subtask(synced=True)
         subtask.status.name = name
         changes = {TargetTable(name, name): ChangeCounts(1, 2, 3)}
-        subtask = replace(subtask, totals=SubTaskTotals({0: LaneTotal(changes)}, tuple(changes)))
+        subtask = replace(subtask, totals=SubTaskTotals({0: LaneTotal(Changes.of(changes))}, tuple(changes)))
         found = _found(subtask)
         assert {each.labels["task"] for each in found.series if "task" in each.labels} >= {name}
         [update] = found.of("dm_syncer_added_jobs_total", type="update", target_schema=name, target_table=name)
@@ -246,8 +251,8 @@ def test_the_lag_of_a_lane(lane: worker_pb2.LaneStatus, expected: list[float]) -
 def test_changes_by_lane_kind_and_table() -> None:
     one, two = TargetTable("d", "one"), TargetTable("d", "two")
     lanes = {
-        0: LaneTotal({one: ChangeCounts(3, 2, 1)}, written_rows=4, statements=2, seconds={"target": 1.5}),
-        1: LaneTotal({two: ChangeCounts(10, 0, 0)}, written_rows=10, statements=1, seconds={"target": 0.5}),
+        0: LaneTotal(Changes.of({one: ChangeCounts(3, 2, 1)}), written_rows=4, statements=2, seconds={"target": 1.5}),
+        1: LaneTotal(Changes.of({two: ChangeCounts(10, 0, 0)}), written_rows=10, statements=1, seconds={"target": 0.5}),
     }
     subtask = replace(_subtask(), totals=SubTaskTotals(lanes, (one, two), {}))
     found = _found(subtask)
@@ -261,6 +266,50 @@ def test_changes_by_lane_kind_and_table() -> None:
     assert {each.labels["target_table"] for each in off.of("dm_syncer_finished_jobs_total")} == {"_other"}
     assert off.sum("dm_syncer_finished_jobs_total", **_OF, type="insert") == 13
     assert off.one("dm_metrics_merged_tables", **_OF) == 2
+
+
+_NAMES = [TargetTable("d", f"t{number}") for number in range(5)] + [TargetTable("_other", "_other")]
+_COUNTS = st.builds(ChangeCounts, st.integers(0, 9), st.integers(0, 9), st.integers(0, 9))
+_PARTS = st.dictionaries(st.sampled_from(_NAMES), _COUNTS)
+
+
+@given(
+    st.dictionaries(st.integers(0, 3), st.lists(_PARTS, max_size=3), min_size=1),
+    st.permutations(_NAMES),
+    st.integers(0, 7),
+)
+def test_changes_of_all_tables_are_in_one_series_each(
+    lanes: dict[int, list[dict[TargetTable, ChangeCounts]]], order: list[TargetTable], shown: int
+) -> None:
+    """Of every lane, kind and table: the series that hold it are those of the table, or `_other`."""
+    tables = tuple(each for each in order if any(each in part for parts in lanes.values() for part in parts))
+    totals = {
+        lane: reduce(LaneTotal.plus, [LaneTotal(Changes.of(part)) for part in parts], LaneTotal())
+        for lane, parts in lanes.items()
+    }
+    expected: dict[tuple[str, str, str, str], int] = {}
+    for lane, parts in lanes.items():
+        names = [*tables[:shown], *([_NAMES[-1]] if len(tables) > shown else [])] or [TargetTable("", "")]
+        for name in names:
+            for kind in ("insert", "update", "delete"):
+                expected[str(lane), kind, *name] = 0
+        for part in parts:
+            for target, counts in part.items():
+                name = target if target in tables[:shown] else _NAMES[-1]
+                expected[str(lane), "insert", *name] += counts.inserts
+                expected[str(lane), "update", *name] += counts.updates
+                expected[str(lane), "delete", *name] += counts.deletes
+    figures = replace(_subtask(), totals=SubTaskTotals(totals, tables))
+    found = list(lane_samples(figures, "s", "w", shown))
+    labels = ("queueNo", "type", "target_schema", "target_table")
+    for family in (dm_syncer.ADDED_JOBS, dm_syncer.FINISHED_JOBS):
+        series = [
+            (tuple(dict(zip(family.labels, each.labels, strict=True))[label] for label in labels), each.value)
+            for each in found
+            if each.family is family
+        ]
+        assert len(series) == len(expected)
+        assert dict(series) == expected
 
 
 def test_the_time_of_readers_by_cause() -> None:
