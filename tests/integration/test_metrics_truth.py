@@ -160,6 +160,13 @@ def _kills(world: World, prometheus: Prometheus, family: Family, wanted: Counter
     worker.start()
     world.cluster.wait_bound([source_id])
     world.cluster.wait_replicating(_TASK)
+    # A counter of a new process is known by its fall: it must not exceed the former value before it is first read.
+    of_source = f'dm_lane_rows_total{{task="{_TASK}",source_id="{source_id}"}}'
+    until(
+        lambda: not any(samples[-1][1] for samples in prometheus.samples(of_source).values()),
+        "Prometheus has read the counters of the new process",
+        30,
+    )
     written = _Written.from_now(family)
     with Writer(family.shard_tables(), threads=1, seed=2) as writer:
         writer.go_on(200)
