@@ -51,25 +51,22 @@ def table(*columns: str, right: Sequence[str] = ()) -> Table:
 
 def problem(report: Report, where: str = "") -> RenderableType:
     """One error under a table: what happened in red, what to do below it."""
-    head = Text.assemble(
-        ("✗ ", "bold red"),
-        (f"{flat(where)}  " if where else "", "bold"),
-        (f"[{report.code} {report.name}] ", "red"),
-        flat(report.message),
-    )
-    todo = Text.assemble(("what to do: ", "bold"), flat(report.workaround))
-    return Group(Padding(head, (1, 0, 0, 0)), Padding(todo, (0, 0, 0, 2)))
+    return _notice("✗", "red", f"{report.code} {report.name}", report.message, report.workaround, where)
 
 
 def warning(found: StatusWarning, where: str = "") -> RenderableType:
     """One warning under a table: what happens in yellow, what to do below it."""
+    return _notice("!", "yellow", found.name, found.message, found.workaround, where)
+
+
+def _notice(mark: str, colour: str, name: str, message: str, workaround: str, where: str) -> RenderableType:
     head = Text.assemble(
-        ("! ", "bold yellow"),
+        (f"{mark} ", f"bold {colour}"),
         (f"{flat(where)}  " if where else "", "bold"),
-        (f"[{flat(found.name)}] ", "yellow"),
-        flat(found.message),
+        (f"[{flat(name)}] ", colour),
+        flat(message),
     )
-    todo = Text.assemble(("what to do: ", "bold"), flat(found.workaround))
+    todo = Text.assemble(("what to do: ", "bold"), flat(workaround))
     return Group(Padding(head, (1, 0, 0, 0)), Padding(todo, (0, 0, 0, 2)))
 
 

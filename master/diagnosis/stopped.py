@@ -113,7 +113,7 @@ def _stage(view: SourceView, status: SubTaskStatus) -> Iterator[Finding]:
                 "paused",
                 STOPPED,
                 f"An operator has paused it (`dmctl pause-task`). Its last error was {_coded(error)}.",
-                (*workaround(view, error), resume),
+                _with_resume(workaround(view, error), resume),
                 names={"error": error.name},
                 figures={"code": error.code},
             )
@@ -175,9 +175,15 @@ def _own_codes(view: SourceView) -> set[int]:
 def _then_resume(view: SourceView, error: ErrorDetail) -> tuple[str, ...]:
     """What the error's text names, and resume-task unless the text has it, or the worker continues by itself."""
     named = workaround(view, error)
-    if error.retryable or any("resume-task" in text for text in named):
-        return named
-    return (*named, f"Then `dmctl resume-task {view.task_word} -s {view.source_word}`")
+    return (
+        named
+        if error.retryable
+        else _with_resume(named, f"Then `dmctl resume-task {view.task_word} -s {view.source_word}`")
+    )
+
+
+def _with_resume(named: tuple[str, ...], resume: str) -> tuple[str, ...]:
+    return named if any("resume-task" in text for text in named) else (*named, resume)
 
 
 def _coded(error: ErrorDetail) -> str:

@@ -386,7 +386,9 @@ class SubTask:
             return None
         if self._decision.expected == pb.STAGE_RUNNING and not self._run_allowed():
             return _LOOK_AGAIN_SECONDS
-        return None if self._retry_at is None else max(_LEAST_PAUSE_SECONDS, self._retry_at - time.monotonic())
+        # Not for a subtask that is paused: it would wake up again and again, with nothing to do.
+        at = self._resumes_at()
+        return None if at is None else max(_LEAST_PAUSE_SECONDS, at - time.monotonic())
 
     def _is_due(self, decision: Decision) -> bool:
         if decision.expected != pb.STAGE_RUNNING or not self._run_allowed():
