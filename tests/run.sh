@@ -6,7 +6,7 @@
 #                                              with a folder, e.g. worker/relay, only its tests
 #   bash tests/run.sh check                    ruff, contracts, pyright, documentation, alerts, dashboards and the wheel only
 #   bash tests/run.sh unit|integration|cases [pytest options, e.g. -k relay, or a file of tests]
-#   bash tests/run.sh grid                     every victim at every moment: not part of everything
+#   bash tests/run.sh grid                     every victim at every moment, every server: not part of everything
 #   bash tests/run.sh tidb                     every case, type and kill with a TiDB target: a part of it belongs to everything
 #   bash tests/run.sh clusters                 workers on a Spark cluster and on YARN: a part of it belongs to everything
 #   bash tests/run.sh versions                 a merge on each server version: not part of everything
@@ -207,7 +207,7 @@ fast() { # [folder]
     static_checks "${scope[@]}" &
     checks=$!
     env --default-signal=INT,QUIT python -m pytest "${tested[@]}" -q "${share[@]}" \
-        --hypothesis-profile fast -m "not grid and not long" --durations=5 &
+        --hypothesis-profile fast --durations=5 &
     unit=$!
     if wait $unit; then
         say "== unit tests of ${tested[*]}: passed in $((SECONDS - start)) s"
@@ -333,6 +333,7 @@ if [ "$PART" = versions ]; then
 fi
 
 if [ "$PART" = grid ]; then
+    step "grid of unit tests" tests unit -m "grid or long" "$@"
     step "grid" tests integration -m grid "$@"
 fi
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -48,10 +49,27 @@ _CLUSTERS = frozenset({"module_world", "module_replicated", "make_cluster", "lin
 """Fixtures that start a cluster with the default options."""
 
 
+def _leave_half_to_grid(items: Iterable[pytest.Item]) -> None:
+    """Mark every second combination of parameters of the tests with the marker ``half``: of the server and the parts of
+    the test's id, each value stays in one of the others."""
+    seen: defaultdict[tuple[str, int], dict[str, int]] = defaultdict(dict)
+    for item in items:
+        half, call = item.get_closest_marker("half"), getattr(item, "callspec", None)
+        if half is None or call is None:
+            continue
+        test, _, _ = item.nodeid.partition("[")
+        places = [seen[test, at] for at, _ in enumerate(call.id.split("-"))]
+        numbers = [place.setdefault(part, len(place)) for place, part in zip(places, call.id.split("-"), strict=True)]
+        if (sum(numbers) + half.kwargs.get("first", 0)) % 2:
+            item.add_marker(pytest.mark.grid)
+
+
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run the longest files first: a long file at the end would run alone while other processes wait. Then run those
-    with a cluster: each leaves its cluster to the next one (tests/support/kept_world.py). The tests with TiDB follow:
-    until then its server may be built (tests/run.sh)."""
+    """Leave half of some tests to the grid, before pytest deselects it. Run the longest files first: a long file at the
+    end would run alone while other processes wait. Then run those with a cluster: each leaves its cluster to the next
+    one (tests/support/kept_world.py). The tests with TiDB follow: until then its server may be built (tests/run.sh)."""
+    _leave_half_to_grid(items)
     places = {name: place for place, name in enumerate(_LONGEST)}
     with_cluster = {item.path for item in items if not _CLUSTERS.isdisjoint(getattr(item, "fixturenames", ()))}
 

@@ -26,6 +26,8 @@ VICTIMS_AT = {
 }
 """The moments from the end of a copy that statements have interrupted, in the order in which a task reaches them, with
 the victims of a pessimistic and an optimistic task."""
+OF_COPY = ("handover", "snapshot.before_commit", "copy.before_completed", "copy.completed", "replay.begun")
+"""Those that no other test has."""
 
 
 def _alter(shard: ShardTable, column: str) -> None:
@@ -94,7 +96,12 @@ def test_every_shard_table_is_altered_while_it_is_copied(world: World, mode: str
     _copy_under_statements(world, f"altered_{mode}", mode, {})
 
 
-@pytest.mark.parametrize("mode", ["pessimistic", pytest.param("optimistic", marks=pytest.mark.grid)])
+def test_kills_at_moments_of_an_interrupted_copy(world: World) -> None:
+    _copy_under_statements(world, "copy_some", "pessimistic", {moment: VICTIMS_AT[moment][0] for moment in OF_COPY})
+
+
+@pytest.mark.grid
+@pytest.mark.parametrize("mode", ["pessimistic", "optimistic"])
 def test_kills_at_every_moment(world: World, mode: str) -> None:
     kills = {moment: victims[mode == "optimistic"] for moment, victims in VICTIMS_AT.items()}
     _copy_under_statements(world, f"copy_{mode}", mode, kills)

@@ -29,6 +29,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Cluster, M
         target.stop()
 
 
+@pytest.mark.half
 @pytest.mark.parametrize("kind", KINDS)
 def test_moments_of_both_halves_of_a_year(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: tuple[Cluster, MariaDB]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.support.cluster import source_yaml
 from tests.support.world import Family, World
 from tests.support.writer import Writer
@@ -80,6 +82,7 @@ def test_the_filters_of_a_source_change_under_its_tasks(world: World) -> None:
     cluster.dmctl("stop-task", "of_source")
 
 
+@pytest.mark.grid  # test_filtered_ddl_kill.py has a kill at each moment of such a statement
 def test_filtered_tables_survive_kills(world: World) -> None:
     """Every row that ever existed is at the target, in its last state."""
     family, cluster = world.family("kept", tables=2), world.cluster

@@ -20,11 +20,11 @@ from tests.support.kills import (
 from tests.support.metrics import scrape
 from tests.support.world import World
 
-_BOTH = "both workers"  # as "worker", at both sources
+_LIKE_WORKER = ("machine", "both workers")  # as "worker", with its processes, and at both sources
 
 
 @pytest.mark.parametrize(
-    "victim", [*(one for one in VICTIMS if one != _BOTH), pytest.param(_BOTH, marks=pytest.mark.grid)]
+    "victim", [pytest.param(victim, marks=[pytest.mark.grid] * (victim in _LIKE_WORKER)) for victim in VICTIMS]
 )
 def test_kill_while_replicating(world: World, victim: str) -> None:
     kill_while_replicating(world, victim)
@@ -74,6 +74,7 @@ def test_kill_at_moments_of_a_join(world: World) -> None:
     kill_while_joining(world, "mixed", _JOINING)
 
 
+@pytest.mark.grid  # the next test has the same moments
 def test_kill_while_indexes_are_added(world: World) -> None:
     assert tuple(_ADDING) == ADDING
     kill_while_indexes_are_added(world, "mixed", _ADDING)

@@ -54,6 +54,7 @@ def _apart(world: World, task: str) -> None:
     world.cluster.dmctl("stop-task", task)
 
 
+@pytest.mark.grid
 def test_killed_at_each_moment_of_dealing(world: World) -> None:
     """Change the number once, and kill a worker at each moment in turn."""
     hooks = world.cluster.hooks
@@ -86,8 +87,9 @@ def test_killed_at_each_moment_of_dealing(world: World) -> None:
     world.cluster.dmctl("stop-task", name)
 
 
-@pytest.mark.grid
-@pytest.mark.parametrize("moment", MOMENTS)
+@pytest.mark.parametrize(
+    "moment", [pytest.param(moment, marks=[pytest.mark.grid] * (moment != "lanes.dealing")) for moment in MOMENTS]
+)
 def test_killed_while_the_lanes_are_dealt_anew(world: World, moment: str) -> None:
     """Kill only once: no later kill can repair the result of the first."""
     hooks = world.cluster.hooks

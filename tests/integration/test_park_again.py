@@ -177,6 +177,7 @@ BETWEEN: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 }
 
 
+@pytest.mark.half
 @pytest.mark.parametrize("between", BETWEEN)
 def test_what_is_between_two_statements(queue: Queue, between: str) -> None:
     statements, names = BETWEEN[between]

@@ -198,6 +198,7 @@ def test_a_rollback_without_its_prepare_is_nothing(servers: Servers) -> None:
     assert marks(relay) == ["after"]
 
 
+@pytest.mark.half(first=1)
 def test_a_prepared_transaction_outlives_server_relay_and_switch(servers: Servers) -> None:
     old, new = servers.server("old"), servers.server("new")
     create_table(old)

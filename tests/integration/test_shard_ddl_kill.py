@@ -7,20 +7,17 @@ import pytest
 from tests.support.kills import LET_GO, LOCKED, at_each, kill_while_locked, kill_while_queued
 from tests.support.world import World
 
-# `bash tests/run.sh grid` combines all victims with all moments; here each moment of a lock has one victim. The moments
-# of a replay and of a join that other tests have too (test_kill.py, test_copy_ddl_kill.py) have none.
+# `bash tests/run.sh grid` combines all victims with all moments; here the moments at which a lock changes its stage
+# have one victim each. Those of a replay and of a join that other tests have too (test_kill.py, test_copy_ddl_kill.py)
+# have none.
 _LOCKED = {
     "ddl.before_passing": "master",
-    "ddl.passed": "tasks",
     "lock.executing": "etcd",
     "ddl.begun": "worker",
     "ddl.run": "target",
     "lock.executed": "jvm",
-    "lock.told": "master",
-    "lock.before_release": "etcd",
     "lock.released": "worker",
-    "replay.begun": "jvm",
-    "join.adopting": "worker",
+    "replay.begun": "tasks",
 }
 
 

@@ -71,11 +71,11 @@ ENDED = (
 """The moments of a parked table whose further statements end its wait."""
 
 
-def kill_while_renamed_back(world: World, kills: Kills) -> None:
+def kill_while_renamed_back(world: World, kills: Kills, label: str = "renamed") -> None:
     """Kill while a shard table continues that has renamed a column and renamed it back."""
     _go_back(
         world,
-        "renamed",
+        label,
         kills,
         (
             "ALTER TABLE {0} CHANGE note memo VARCHAR(120) NULL",

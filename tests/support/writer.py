@@ -188,7 +188,7 @@ class Writer:
         shape: Shape = ORDERS,
         seed: int = 1,
         threads: int = 2,
-        pause_seconds: float = 0.005,
+        pause_seconds: float = 0.03,
         large_transaction: int = 200,
     ) -> None:
         self.shards = tuple(shards)

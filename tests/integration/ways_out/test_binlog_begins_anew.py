@@ -13,9 +13,7 @@ from tests.integration.ways_out.running import started
 
 __all__ = ["module_replicated", "replicated"]
 
-pytestmark = pytest.mark.parametrize(
-    "module_replicated", ["mariadb", pytest.param("mysql", marks=pytest.mark.grid)], indirect=True, scope="module"
-)
+pytestmark = pytest.mark.half
 
 
 def test_the_binlog_begins_anew(replicated: Replicated) -> None:

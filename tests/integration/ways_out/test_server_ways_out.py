@@ -19,9 +19,7 @@ from tests.support.wait import until
 
 __all__ = ["module_replicated", "replicated"]
 
-pytestmark = pytest.mark.parametrize(
-    "module_replicated", ["mariadb", pytest.param("mysql", marks=pytest.mark.grid)], indirect=True, scope="module"
-)
+pytestmark = pytest.mark.half
 
 OTHER, THIRD = "mysql-02", "mysql-03"
 

@@ -12,9 +12,7 @@ from tests.support.wait import until
 __all__ = ["module_replicated", "replicated"]
 
 # MySQL in the grid: it purges by another statement, and knows by GTID what it lacks.
-pytestmark = pytest.mark.parametrize(
-    "module_replicated", ["mariadb", pytest.param("mysql", marks=pytest.mark.grid)], indirect=True, scope="module"
-)
+pytestmark = pytest.mark.half
 
 
 def test_a_privilege_is_revoked(replicated: Replicated) -> None:

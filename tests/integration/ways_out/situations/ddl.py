@@ -299,7 +299,8 @@ def _unlock_both(merge: Merge, printed: Printed) -> None:
     merge.operator.runs(printed, "shard-ddl-lock unlock", 0)
 
     def is_next() -> bool:
-        return any("BIGINT" in str(one) and not one.get("conflict") for one in _locks(merge))
+        # The first lock, too, names the other statement: its tables are listed until they have continued.
+        return any("BIGINT" in str(one["ddls"]) for one in _locks(merge))
 
     until(is_next, "the other statement has a lock of its own", 120)
     merge.target(f"ALTER TABLE {merge.merged} MODIFY extra BIGINT")
