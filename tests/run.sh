@@ -116,15 +116,15 @@ share_classes() {
 }
 
 tests() { # <folder> [pytest options]
-    local folder=tests/$1 share=(-n 3 --dist loadfile --no-loadscope-reorder)
+    local folder=tests/$1 share=(-n 4 --dist loadfile --no-loadscope-reorder)
     shift
     # A file stays in one process, for its tests share servers; files come in the order of collection, longest first.
-    # Half of a test's time is waiting for servers and JVMs: two at a time keep one of two processors busy.
+    # Most of a test's time is waiting for servers and JVMs: three at a time leave a third of two processors idle.
     case $folder in
         tests/unit) share=(-n 2 --dist loadfile) ;;
         tests/versions) share=(-n 0) ;;
         # These share nothing but their world, of which each process has one.
-        tests/cases) share=(-n 3 --dist worksteal) ;;
+        tests/cases) share=(-n 4 --dist worksteal) ;;
     esac
     # One process borrows all that is kept.
     if [ "$folder" != tests/unit ] && [ -z "${SHARDMERGE_NO_WORLD:-}${SHARDMERGE_WORLD_STATE:-}" ] &&
@@ -141,12 +141,12 @@ tests() { # <folder> [pytest options]
     env --default-signal=INT,QUIT python -m pytest "${what[@]}" "${share[@]}" --durations=15 "$@"
 }
 
-# Servers and clusters for the three processes of a run: a test leaves them to the next one that wants such. What most
+# Servers and clusters for the four processes of a run: a test leaves them to the next one that wants such. What most
 # tests need takes half a minute of processor time to start (tests/support/kept_world.py).
 keep_own_world() {
     [ "${SHARDMERGE_OWN_WORLD:-1}" != 0 ] && [ -z "${SHARDMERGE_NO_WORLD:-}" ] || return 0
     export SHARDMERGE_WORLD_STATE=$SCRATCH/world.json
-    TMPDIR=$SCRATCH env --default-signal=INT,QUIT python -m tests.support.kept_world keep 3 \
+    TMPDIR=$SCRATCH env --default-signal=INT,QUIT python -m tests.support.kept_world keep 4 \
         >"$SCRATCH/keeper.log" 2>&1 </dev/null &
     KEEPER=$!
 }
