@@ -300,7 +300,7 @@ def _unlock_both(merge: Merge, printed: Printed) -> None:
 
     def is_next() -> bool:
         # The first lock, too, names the other statement: its tables are listed until they have continued.
-        return any("BIGINT" in str(one["ddls"]) for one in _locks(merge))
+        return any("BIGINT" in str(one["DDLs"]) for one in _locks(merge))
 
     until(is_next, "the other statement has a lock of its own", 120)
     merge.target(f"ALTER TABLE {merge.merged} MODIFY extra BIGINT")
