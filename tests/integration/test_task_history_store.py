@@ -110,7 +110,8 @@ def test_an_outage_of_etcd_delays_entries_and_nothing_else(etcd: Etcd, client: C
     recorder = Recorder(impatient, "worker w", "12345678")
     recorder.start()
     recorder.add(_event(1))
-    until(lambda: [one.text for one in _entries(client)] == ["stage 1"], "the first entry is stored", 10)
+    until(lambda: client.keys(etcd_keys.HISTORY), "the first entry is stored", 10)
+    assert [one.text for one in _entries(client)] == ["stage 1"]
     etcd.kill()
     began = time.monotonic()
     for number in range(2, 40):
