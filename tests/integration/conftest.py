@@ -58,9 +58,11 @@ def _leave_half_to_grid(items: Iterable[pytest.Item]) -> None:
         if half is None or call is None:
             continue
         test, _, _ = item.nodeid.partition("[")
-        places = [seen[test, at] for at, _ in enumerate(call.id.split("-"))]
-        numbers = [place.setdefault(part, len(place)) for place, part in zip(places, call.id.split("-"), strict=True)]
-        if (sum(numbers) + half.kwargs.get("first", 0)) % 2:
+        number: int = half.kwargs.get("first", 0)
+        for at, part in enumerate(call.id.split("-")):
+            parts = seen[test, at]
+            number += parts.setdefault(part, len(parts))
+        if number % 2:
             item.add_marker(pytest.mark.grid)
 
 

@@ -27,7 +27,7 @@ VICTIMS_AT = {
 """The moments from the end of a copy that statements have interrupted, in the order in which a task reaches them, with
 the victims of a pessimistic and an optimistic task."""
 OF_COPY = ("handover", "snapshot.before_commit", "copy.before_completed", "copy.completed", "replay.begun")
-"""Those that no other test has."""
+"""Those of the copy and of its end; other tests have those of a statement and of a join."""
 
 
 def _alter(shard: ShardTable, column: str) -> None:

@@ -8,8 +8,7 @@ from tests.support.kills import LET_GO, LOCKED, at_each, kill_while_locked, kill
 from tests.support.world import World
 
 # `bash tests/run.sh grid` combines all victims with all moments; here the moments at which a lock changes its stage
-# have one victim each. Those of a replay and of a join that other tests have too (test_kill.py, test_copy_ddl_kill.py)
-# have none.
+# have one victim each, and the first one of the replay that follows. Those of a join have none: see test_kill.py.
 _LOCKED = {
     "ddl.before_passing": "master",
     "lock.executing": "etcd",

@@ -349,7 +349,7 @@ def kill_at_each(
     hooks = world.cluster.hooks
     pairs = list(kills.items()) if isinstance(kills, Mapping) else list(kills)
     for (moment, victim), (following, _) in pairwise(pairs):
-        assert moment != following, f"{moment} is released after it is held again: no worker would stand there"
+        assert moment != following, f"{moment} is released after it is held again: no worker would be held there"
         assert not _may_miss(victim, moment, following), f"{victim} at {moment}: no run may reach {following}"
     for (moment, victim), following in zip(pairs, (*(one for one, _ in pairs[1:]), None), strict=True):
         by_owner = moment in of_owner
