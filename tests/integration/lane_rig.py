@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 import faulthandler
-import multiprocessing
-import os
-import signal
 import threading
 import time
 from collections.abc import Callable, Iterable
-from multiprocessing.connection import Connection
-from multiprocessing.process import BaseProcess
 
 from shardmerge.proto import config_pb2, errors, state_pb2, worker_pb2
 from shardmerge.proto.errors import ShardmergeError
 from shardmerge.worker.core.mysql import server_clock
 from shardmerge.worker.core.mysql.connection import Side, current_position, server_info
 from shardmerge.worker.core.position import RelayOffset, SourcePosition
-from shardmerge.worker.core.spark.runner import TaskBody, TaskFailed, TaskOutcome, guarded
 from shardmerge.worker.core.stop_signal import StopSignal
 from shardmerge.worker.core.stream import Stream
 from shardmerge.worker.core.table_plan import TablePlan, TargetTable
+from shardmerge.worker.core.task_runner import TaskRunner
 from shardmerge.worker.daemon.subtask.run import SubTaskRun
 from shardmerge.worker.daemon.subtask.source_context import SourceContext
 from shardmerge.worker.ddl.decide.barrier_state import StreamTables, plans_by_number
@@ -33,49 +28,10 @@ from shardmerge.worker.rules.table_scope import TableScope
 from shardmerge.worker.target.records.partitioning import partitioning_for
 from shardmerge.worker.unit.contract import Failed, Outcome, ProcessUnit
 from shardmerge.worker.unit.run_context import RunContext
-from tests.integration.snapshot_rig import META, SOURCE, TASK, Rig, Threads
+from tests.integration.snapshot_rig import META, SOURCE, TASK, Rig
 from tests.support.database import Database
+from tests.support.task_runners import Threads
 from tests.support.wait import until
-
-
-class Processes(Threads):
-    """Runs task bodies in separate processes, which a test may kill."""
-
-    def __init__(self) -> None:
-        self._made = multiprocessing.get_context("spawn")
-        self.processes: list[BaseProcess] = []
-
-    def run(self, name: str, count: int, body: TaskBody, stop: StopSignal) -> list[TaskOutcome]:
-        ends: list[Connection] = []
-        self.processes = []
-        for index in range(count):
-            mine, its = self._made.Pipe(duplex=False)
-            process = self._made.Process(target=_run_body, args=(name, body, index, its), daemon=True)
-            process.start()
-            its.close()
-            ends.append(mine)
-            self.processes.append(process)
-        return [_outcome(name, end, process) for end, process in zip(ends, self.processes, strict=True)]
-
-    def kill(self, lane: int) -> None:
-        """kill -9 the lane's process, and wait for its end."""
-        process = self.processes[lane]
-        assert process.pid is not None
-        os.kill(process.pid, signal.SIGKILL)
-        process.join()
-
-
-def _run_body(name: str, body: TaskBody, index: int, end: Connection) -> None:
-    end.send(guarded(name, body, index))
-
-
-def _outcome(name: str, end: Connection, process: BaseProcess) -> TaskOutcome:
-    try:
-        found: TaskOutcome = end.recv()
-    except EOFError:
-        found = TaskFailed(errors.worker.SPARK_TASK_LOST(job=name, reason="killed"))
-    process.join()
-    return found
 
 
 class Run:
@@ -187,19 +143,21 @@ class LaneRig(Rig):
     _position = SourcePosition("", 0)
     locks: LockClient = NoLocks()
 
-    def replicate(self, lanes: int, spark: Threads | None = None, ops: tuple[state_pb2.BinlogOp, ...] = ()) -> Run:
+    def replicate(
+        self, lanes: int, task_runner: TaskRunner | None = None, ops: tuple[state_pb2.BinlogOp, ...] = ()
+    ) -> Run:
         """Start a run with so many lanes and the next epoch."""
         config = config_pb2.SubTaskConfig()
         config.CopyFrom(self.config)
         config.mode = config_pb2.TASK_MODE_INCREMENTAL
         config.start.CopyFrom(self.start.to_proto())
         config.replicate.lanes = lanes
-        return self.begin(config, spark, ops)
+        return self.begin(config, task_runner, ops)
 
     def begin(
         self,
         config: config_pb2.SubTaskConfig,
-        spark: Threads | None = None,
+        task_runner: TaskRunner | None = None,
         ops: tuple[state_pb2.BinlogOp, ...] = (),
     ) -> Run:
         """Start a run of any mode with the next epoch."""
@@ -210,7 +168,7 @@ class LaneRig(Rig):
             relay=self.relay,
             clock=self,
             epochs=self,
-            spark=spark or Threads(),  # pyright: ignore[reportArgumentType]
+            task_runner=task_runner or Threads(),
             service=self.service,
             lane_address=self.address,
             needed_by_others=lambda task: False,

@@ -20,10 +20,10 @@ from shardmerge.worker.core.mysql.connection import Endpoint, Session, Side, con
 from shardmerge.worker.core.position import RelayOffset
 from shardmerge.worker.core.row_change import RowChange
 from shardmerge.worker.core.spark.run_access import RunAccess
-from shardmerge.worker.core.spark.runner import TaskBody, TaskOutcome, guarded
 from shardmerge.worker.core.stop_signal import StopSignal
 from shardmerge.worker.core.table_numbers import TableNumbers
 from shardmerge.worker.core.table_plan import TablePlan
+from shardmerge.worker.core.task_runner import TaskRunner
 from shardmerge.worker.daemon.task_service import TaskService
 from shardmerge.worker.relay.fetch.server_id import unleased
 from shardmerge.worker.relay.model import BlockData, PurgePolicy, ReachedUntil
@@ -42,34 +42,12 @@ from shardmerge.worker.unit.contract import Outcome
 from shardmerge.worker.unit.run_context import RunContext
 from tests.support.database import Database
 from tests.support.hooks import Hooks
+from tests.support.task_runners import Threads
 
 META = "dm_meta"
 TASK = "merge"
 SOURCE = "s1"
 RUN_SECRET = "secret-of-the-run"
-
-
-class Threads:
-    """Runs a unit's task bodies in threads, as SparkRunner runs them in processes."""
-
-    def run(self, name: str, count: int, body: TaskBody, stop: StopSignal) -> list[TaskOutcome]:
-        outcomes: dict[int, TaskOutcome] = {}
-        broken: list[BaseException] = []
-
-        def one(index: int) -> None:
-            try:
-                outcomes[index] = guarded(name, body, index)
-            except BaseException as error:  # noqa: BLE001 - raised below
-                broken.append(error)
-
-        threads = [threading.Thread(target=one, args=(index,), name=f"{name}-{index}") for index in range(count)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        if broken:
-            raise broken[0]
-        return [outcomes[index] for index in range(count)]
 
 
 def endpoint(server: Database) -> Endpoint:
@@ -164,7 +142,7 @@ class Rig:
             session.close()
         return self.epoch
 
-    def context(self, spark: Threads | None = None) -> RunContext:
+    def context(self, task_runner: TaskRunner | None = None) -> RunContext:
         """Return the context of a run with a new epoch and its plans."""
         self.take_over()
         source, target = self.session(Side.SOURCE), self.session(Side.TARGET)
@@ -183,7 +161,7 @@ class Rig:
             source_endpoint=self.source_endpoint,
             target_endpoint=self.target_endpoint,
             relay=self.relay,
-            spark=spark or Threads(),  # pyright: ignore[reportArgumentType]
+            task_runner=task_runner or Threads(),
             lane_address=self.address,
             registry=self.service,
             members=MemberCache(META, self.config.task),
@@ -195,9 +173,9 @@ class Rig:
         """Return the identity by which the worker recognises the tasks of a run with this secret."""
         return RunAccess(secret, self.source_endpoint, self.target_endpoint)
 
-    def unit(self, spark: Threads | None = None) -> SnapshotUnit:
+    def unit(self, task_runner: TaskRunner | None = None) -> SnapshotUnit:
         """Return a unit with a new epoch."""
-        context = self.context(spark)
+        context = self.context(task_runner)
         valid_from = dict.fromkeys((plan.shard for plan in self.plans), self.start)
         self.ran = SnapshotUnit(context, self.plans, valid_from)
         return self.ran

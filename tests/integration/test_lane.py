@@ -17,8 +17,8 @@ from shardmerge.proto.rpc.coded_errors import error_to_proto
 from shardmerge.worker.core.lane_hash import Bucket
 from shardmerge.worker.core.mysql.connection import Side
 from shardmerge.worker.core.position import RelayOffset
-from shardmerge.worker.core.spark.runner import TaskBody, TaskOutcome
 from shardmerge.worker.core.stop_signal import StopSignal
+from shardmerge.worker.core.task_runner import TaskBody, TaskOutcome
 from shardmerge.worker.relay.model import BlockData
 from shardmerge.worker.relay.serve.local_files import LocalLog
 from shardmerge.worker.replicate import lane_coordinator as board_module
@@ -33,8 +33,9 @@ from shardmerge.worker.target.records import subtask_record
 from shardmerge.worker.target.records.checkpoint import Checkpoint
 from shardmerge.worker.unit.contract import Failed, Outcome, Stopped
 from tests.integration.lane_rig import driver_of
-from tests.integration.snapshot_rig import META, RUN_SECRET, SOURCE, TASK, Rig, Threads, count_rows, subtask_config
+from tests.integration.snapshot_rig import META, RUN_SECRET, SOURCE, TASK, Rig, count_rows, subtask_config
 from tests.support.mariadb import MariaDB
+from tests.support.task_runners import Threads
 from tests.support.wait import until
 
 LANES = 2

@@ -14,16 +14,17 @@ from pathlib import Path
 import pytest
 
 from shardmerge.proto import config_pb2, errors, failpoints
-from shardmerge.worker.core.spark.runner import TaskBody, TaskOutcome
 from shardmerge.worker.core.stop_signal import StopSignal
 from shardmerge.worker.core.stream import Stream
+from shardmerge.worker.core.task_runner import TaskBody, TaskOutcome
 from shardmerge.worker.replicate.join.unit import JoiningUnit
 from shardmerge.worker.unit.contract import Failed
 from tests.integration.lane_rig import LaneRig, Run, has_joined
 from tests.integration.local_locks import LocalLocks
-from tests.integration.snapshot_rig import Threads, subtask_config
+from tests.integration.snapshot_rig import subtask_config
 from tests.integration.snapshot_tables import make_tables, servers, source, target
 from tests.support.database import Database
+from tests.support.task_runners import Threads
 from tests.support.wait import until
 
 __all__ = ["servers", "source", "target"]
@@ -36,6 +37,7 @@ class _Jobs(Threads):
     """Counts the jobs of the joining stream."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.joining = 0
 
     def run(self, name: str, count: int, body: TaskBody, stop: StopSignal) -> list[TaskOutcome]:

@@ -20,11 +20,12 @@ from shardmerge.worker.core.mysql.connection import Endpoint, Side, connect
 from shardmerge.worker.daemon.commands import quarantine
 from shardmerge.worker.daemon.commands.quarantine import KeySelection
 from shardmerge.worker.unit.contract import Failed, Stopped
-from tests.integration.lane_rig import LaneRig, Processes, Run
+from tests.integration.lane_rig import LaneRig, Run
 from tests.integration.snapshot_rig import META, SOURCE, TASK, endpoint, subtask_config
 from tests.support.hooks import Hooks
 from tests.support.mariadb import MariaDB
 from tests.support.mysql import MySQL
+from tests.support.task_runners import ProcessRunner
 from tests.support.wait import until
 
 WHO = (META, TASK, SOURCE)
@@ -338,7 +339,7 @@ def test_a_lane_is_killed_before_the_commit_that_holds(rig: LaneRig, hooks: Hook
     else:
         rig.source.execute("INSERT INTO shard_1.t VALUES (11, 'much too long'), (12, 'fine')")
     hooks.hold("lane0.before_commit")
-    spark = Processes()
+    spark = ProcessRunner()
     run = rig.replicate(1, spark)
     hooks.reached("lane0.before_commit")
     assert len(_held(rig)) == times - 1

@@ -11,10 +11,11 @@ import pytest
 from shardmerge.proto import config_pb2, errors
 from shardmerge.proto.state_pb2 import BinlogOp
 from shardmerge.worker.unit.contract import Failed, Stopped
-from tests.integration.lane_rig import LaneRig, Processes, Run
+from tests.integration.lane_rig import LaneRig, Run
 from tests.integration.snapshot_rig import META, subtask_config
 from tests.support.hooks import Hooks
 from tests.support.mariadb import MariaDB
+from tests.support.task_runners import ProcessRunner
 from tests.support.wait import until
 
 _PLACE = re.compile(r"\((\S+), (\d+)\)")
@@ -113,7 +114,7 @@ def test_killed_before_the_commit_that_records_them(rig: LaneRig, hooks: Hooks, 
     rig.source.execute(f"INSERT INTO shard_1.t VALUES {rows}", "INSERT INTO shard_1.t VALUES (2, 'fine'), (3, 'fine')")
     word = _skip(_refused(rig.replicate(2)))
     hooks.hold(moment)
-    spark = Processes()
+    spark = ProcessRunner()
     run = rig.replicate(2, spark, ops=(word,))
     hooks.reached(moment)
     spark.kill(int(moment[4]))

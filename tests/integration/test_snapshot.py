@@ -22,7 +22,7 @@ from shardmerge.worker.snapshot.reader.chunk_reader import ReaderTask
 from shardmerge.worker.snapshot.source import watermarks
 from shardmerge.worker.snapshot.source.watermarks import end_of_binlog
 from shardmerge.worker.unit.contract import Failed, Finished
-from tests.integration.snapshot_rig import SOURCE, TASK, Rig, Threads, count_rows, subtask_config
+from tests.integration.snapshot_rig import SOURCE, TASK, Rig, count_rows, subtask_config
 from tests.integration.snapshot_tables import (
     assert_merged,
     loaded_chunks,
@@ -37,6 +37,7 @@ from tests.integration.snapshot_tables import (
 )
 from tests.support.database import Database
 from tests.support.hooks import Hooks
+from tests.support.task_runners import Threads
 from tests.support.wait import until
 from tests.support.writer import Writer, create_tables, fill
 

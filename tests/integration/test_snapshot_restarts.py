@@ -15,15 +15,16 @@ import pytest
 from shardmerge.proto import errors, relay_pb2
 from shardmerge.proto import failpoints as product_hooks
 from shardmerge.worker.core.position import RelayOffset, SourcePosition
-from shardmerge.worker.core.spark.runner import TaskFailed, TaskOutcome
 from shardmerge.worker.core.stop_signal import StopSignal
+from shardmerge.worker.core.task_runner import TaskBody, TaskFailed, TaskOutcome
 from shardmerge.worker.snapshot.reader.chunk_reader import ReaderSpec, read_chunks
 from shardmerge.worker.snapshot.reader.worker_link import GrpcWorkerClient, Located
 from shardmerge.worker.unit.contract import Failed, Finished, Stopped
-from tests.integration.snapshot_rig import SOURCE, TASK, Rig, Threads, count_rows, held_at
+from tests.integration.snapshot_rig import SOURCE, TASK, Rig, count_rows, held_at
 from tests.integration.snapshot_tables import assert_merged, loaded_chunks, merging, prepared, servers, source, target
 from tests.support.database import Database
 from tests.support.hooks import Hooks
+from tests.support.task_runners import Threads
 from tests.support.wait import until
 
 __all__ = ["servers", "source", "target"]
@@ -75,7 +76,7 @@ def _held_from(hooks: Hooks, moment: str, number: int) -> Callable[[str], None]:
 
 
 class _NoSpark(Threads):
-    def run(self, name: str, count: int, body: object, stop: StopSignal) -> list[TaskOutcome]:
+    def run(self, name: str, count: int, body: TaskBody, stop: StopSignal) -> list[TaskOutcome]:
         raise AssertionError("there is nothing left to read")
 
 
@@ -89,9 +90,10 @@ class _Elsewhere(Threads):
     """Runs reader 0 in a process that is killed while it is held before its first commit; then reports its loss."""
 
     def __init__(self, rig: Rig, hooks: Hooks, moment: str) -> None:
+        super().__init__()
         self._rig, self._hooks, self._moment = rig, hooks, moment
 
-    def run(self, name: str, count: int, body: object, stop: StopSignal) -> list[TaskOutcome]:
+    def run(self, name: str, count: int, body: TaskBody, stop: StopSignal) -> list[TaskOutcome]:
         self._hooks.hold(self._moment)
         spec = self._rig.spec()
         child = multiprocessing.get_context("spawn").Process(

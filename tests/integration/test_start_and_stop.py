@@ -11,10 +11,11 @@ import pytest
 from shardmerge.proto import common_pb2, config_pb2, errors, worker_pb2
 from shardmerge.proto.config.position import start_at, stop_at
 from shardmerge.worker.unit.contract import Failed, Finished, Stopped
-from tests.integration.lane_rig import LaneRig, Processes, Run
+from tests.integration.lane_rig import LaneRig, Run
 from tests.integration.snapshot_rig import subtask_config
 from tests.integration.snapshot_tables import make_tables, servers, source, target
 from tests.support.database import Database
+from tests.support.task_runners import ProcessRunner
 from tests.support.wait import until
 
 __all__ = ["servers", "source", "target"]
@@ -127,7 +128,7 @@ def test_waits_for_a_place_that_is_yet_to_come_and_survives_kills(
     end = (begin[0], begin[1] + 39 * size + size // 2)
     with LaneRig(source, target, tmp_path, subtask_config(target)) as rig:
         config = _config(target, start=begin, stop=end)
-        spark = Processes()
+        spark = ProcessRunner()
         run = rig.begin(config, spark)
         _insert(source, *range(3, 20))
         until(lambda: len(_ids(target)) >= 18, "what there is was applied")
@@ -135,7 +136,7 @@ def test_waits_for_a_place_that_is_yet_to_come_and_survives_kills(
         spark.kill(0)
         assert isinstance(run.join(), Failed)
         _insert(source, *range(20, 60))
-        run = rig.begin(config, Processes())
+        run = rig.begin(config, ProcessRunner())
         assert run.join() == Finished()
         applied = _ids(target)
         assert applied == list(range(2, 2 + len(applied)))

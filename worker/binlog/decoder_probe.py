@@ -6,7 +6,7 @@ import platform
 
 from shardmerge.proto import errors
 from shardmerge.worker.binlog import is_compiled
-from shardmerge.worker.core.spark.runner import TaskBody, TaskDone, TaskFailed, TaskOutcome
+from shardmerge.worker.core.task_runner import TaskBody, TaskDone, TaskFailed, TaskOutcome
 
 
 class ProbeTask(TaskBody):

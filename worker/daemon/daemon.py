@@ -43,7 +43,7 @@ from shardmerge.proto.tls.process import of_process
 from shardmerge.proto.tracing.operation import Operation
 from shardmerge.proto.warnings.certificates import CertificateFile, files_of_daemon
 from shardmerge.worker.core import seen_servers
-from shardmerge.worker.core.spark.runner import SparkRunner
+from shardmerge.worker.core.task_runner import TaskRunner
 from shardmerge.worker.daemon.compare_service import CompareService
 from shardmerge.worker.daemon.diagnosis.diagnose import diagnose
 from shardmerge.worker.daemon.diagnosis.target_look import TargetLooker
@@ -77,7 +77,7 @@ class Daemon:
     """The worker process, started once by worker/daemon/main.py: :meth:`start`, :meth:`run` until the stop, then
     :meth:`close`."""
 
-    def __init__(self, config: WorkerFile, spark: SparkRunner, stop: threading.Event) -> None:
+    def __init__(self, config: WorkerFile, spark: TaskRunner, stop: threading.Event) -> None:
         self._config = config
         self._spark = spark
         self._stop = stop

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import NoReturn
@@ -29,17 +29,21 @@ from shardmerge.proto.tls.process import use_in_daemon
 from shardmerge.proto.tracing.otel import check_installed, otel_tracer
 from shardmerge.proto.tracing.spans import end_tracing, use_tracer
 from shardmerge.worker.binlog.decoder_probe import ProbeTask
-from shardmerge.worker.core.spark.runner import SparkRunner, TaskFailed
+from shardmerge.worker.core.spark.runner import SparkRunner
 from shardmerge.worker.core.spark.scratch_dir import ScratchDir
 from shardmerge.worker.core.spark.settings import effective, is_protected
 from shardmerge.worker.core.spark.survey import survey
 from shardmerge.worker.core.stop_signal import StopSignal
+from shardmerge.worker.core.task_runner import TaskFailed, TaskRunner
 from shardmerge.worker.daemon.daemon import Daemon
 from shardmerge.worker.daemon.restarts import RESTARTS, restarts_so_far
 from shardmerge.worker.daemon.start_signals import end_children, unless_stopped
 from shardmerge.worker.rules.python import allowed_modules
 
 log = get_logger()
+
+Begin = Callable[[WorkerFile, Path], TaskRunner]
+"""Begins what runs the tasks of a worker with this configuration; the folder is for its temporary files."""
 
 _EXIT_CONFIG = 2
 _EXIT_RUNTIME = 1
@@ -78,7 +82,8 @@ def command(path: Path | None, **flags: str | None) -> None:
         _fail(error, _EXIT_CONFIG)
     stop = _catch_signals()
     try:
-        lost = _serve(config, stop)
+        begin: Begin = click.get_current_context().obj
+        lost = _serve(config, stop, begin)
     except ShardmergeError as error:
         if config.log_file:
             log.error("ended", error=str(error), workaround=error.workaround)  # noqa: TRY400 - no traceback
@@ -98,54 +103,56 @@ def _checked(config: WorkerFile) -> Mapping[str, str]:
     return effective(config.spark_settings(), advertised=config.advertise_addr)
 
 
-def main() -> None:
-    """The console script."""
+def main(begin: Begin | None = None) -> None:
+    """The console script. ``begin``: only tests pass it; no configuration chooses anything but Spark."""
     if sys.argv[1:2] == ["pack"]:
         from shardmerge.worker.daemon.pack.command import pack
 
         pack(sys.argv[2:], prog_name="dm-worker pack")
-    command(with_two_dashes(sys.argv[1:], flag_names(WorkerFile)), prog_name="dm-worker")
+    command(with_two_dashes(sys.argv[1:], flag_names(WorkerFile)), prog_name="dm-worker", obj=begin or _begin_spark)
 
 
-def _serve(config: WorkerFile, stop: threading.Event) -> bool:
+def _begin_spark(config: WorkerFile, scratch: Path) -> SparkRunner:
+    return SparkRunner(config.spark_settings(), float(config.drain_seconds), scratch, config.advertise_addr)
+
+
+def _serve(config: WorkerFile, stop: threading.Event, begin: Begin) -> bool:
     """Run until stopped; True when the Spark driver was lost."""
     with ExitStack() as started:
         scratch = ScratchDir(f"{config.name} {Path(config.relay_dir).resolve()}")
         started.callback(scratch.close)
         started.callback(end_children)  # a failed start may leave a JVM
 
-        def begin_spark() -> SparkRunner:
+        def begin_tasks() -> TaskRunner:
             failpoints.hit("spark.starting")
-            spark = SparkRunner(
-                config.spark_settings(), float(config.drain_seconds), scratch.path, config.advertise_addr
-            )
-            started.callback(spark.stop)
-            if spark.is_local:
-                _probe(spark)
-            return spark
+            runner = begin(config, scratch.path)
+            started.callback(runner.stop)
+            if runner.is_local:
+                _probe(runner)
+            return runner
 
         # The JVM starts first: a fork while gRPC threads run would skip gRPC's fork handlers.
-        spark = unless_stopped(begin_spark, stop, float(config.drain_seconds))
-        if spark is None:
+        runner = unless_stopped(begin_tasks, stop, float(config.drain_seconds))
+        if runner is None:
             return False
         if config.trace_endpoint:
             use_tracer(otel_tracer(config.trace_endpoint, "dm-worker", config.name))
             started.callback(end_tracing)
-        daemon = Daemon(config, spark, stop)
+        daemon = Daemon(config, runner, stop)
         started.callback(daemon.close)
         daemon.start()
-        if not spark.is_local:
+        if isinstance(runner, SparkRunner) and not runner.is_local:
             # Executors elsewhere call the worker, which therefore listens already, and registers only afterwards.
-            unless_stopped(lambda: _survey(spark, config.advertise_addr), stop, float(config.drain_seconds))
+            unless_stopped(lambda: _survey(runner, config.advertise_addr), stop, float(config.drain_seconds))
             if stop.is_set():
                 return False
         daemon.run()
         return daemon.spark_lost
 
 
-def _probe(spark: SparkRunner) -> None:
+def _probe(runner: TaskRunner) -> None:
     """Run one task: Spark's slow first job runs now, and the decoder is checked where tasks run."""
-    [outcome] = spark.run("probe", 1, ProbeTask(), StopSignal())
+    [outcome] = runner.run("probe", 1, ProbeTask(), StopSignal())
     if isinstance(outcome, TaskFailed):
         if outcome.error.spec is not errors.worker.DECODER_NOT_COMPILED:
             raise outcome.error

@@ -17,7 +17,7 @@ from shardmerge.proto.metrics import own_both
 from shardmerge.proto.metrics.family import Sample
 from shardmerge.proto.metrics.process import ProcessReader
 from shardmerge.proto.metrics.tables import PerTable, Shares
-from shardmerge.worker.core.spark.runner import SparkRunner
+from shardmerge.worker.core.task_runner import TaskRunner
 from shardmerge.worker.daemon.forecast.figures import WorkerForecast
 from shardmerge.worker.daemon.metrics.collect import table_shares, worker_samples
 from shardmerge.worker.daemon.metrics.figures import CompareFigures, SparkFigures, WorkerFigures
@@ -35,7 +35,7 @@ class WorkerProbes:
         self,
         config: WorkerFile,
         registration: Registration,
-        spark: SparkRunner,
+        spark: TaskRunner,
         loops: LoopAges,
         stop: threading.Event,
         forecast: Callable[[], WorkerForecast],

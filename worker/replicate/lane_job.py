@@ -11,9 +11,9 @@ from shardmerge.proto.config import defaults
 from shardmerge.proto.errors import ShardmergeError
 from shardmerge.proto.log import get_logger
 from shardmerge.worker.core.position import RelayOffset
-from shardmerge.worker.core.spark.runner import TaskDone, TaskFailed, TaskOutcome
 from shardmerge.worker.core.stop_signal import StopSignal
 from shardmerge.worker.core.table_plan import TablePlan
+from shardmerge.worker.core.task_runner import TaskDone, TaskFailed, TaskOutcome
 from shardmerge.worker.ddl.decide.barrier_state import GrowingTable, StreamTables
 from shardmerge.worker.ddl.decide.stream_statements import StreamStatements
 from shardmerge.worker.ddl.driver import StatementDriver
@@ -136,7 +136,7 @@ class LaneJob:
         keeper = threading.Thread(target=self._handle_barriers, name="barriers", daemon=True)
         keeper.start()
         try:
-            outcomes = context.spark.run(
+            outcomes = context.task_runner.run(
                 f"{self._role.stream.job_name} {context.config.task} {context.source.source_id}",
                 coordinator.lanes,
                 LaneTask(self._spec()),

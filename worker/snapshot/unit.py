@@ -26,10 +26,10 @@ from shardmerge.worker.core.mysql.connection import (
 )
 from shardmerge.worker.core.mysql.information_schema import read_tables
 from shardmerge.worker.core.position import RelayOffset, SourcePosition
-from shardmerge.worker.core.spark.runner import TaskFailed
 from shardmerge.worker.core.stop_signal import StopSignal
 from shardmerge.worker.core.table import Column, Table
 from shardmerge.worker.core.table_plan import TablePlan
+from shardmerge.worker.core.task_runner import TaskFailed
 from shardmerge.worker.ddl.decide.routed_statements import short_text
 from shardmerge.worker.relay.model import Statement
 from shardmerge.worker.rules.table_scope import TableScope
@@ -195,7 +195,7 @@ class SnapshotUnit:
             planner.start()
             if monitor is not None:
                 monitor.start()
-            outcomes = context.spark.run(
+            outcomes = context.task_runner.run(
                 f"snapshot {config.task} {self._source_id}",
                 readers,
                 ReaderTask(spec),

@@ -14,10 +14,10 @@ from shardmerge.worker.core.mysql.cancellable_session import cancellable_session
 from shardmerge.worker.core.mysql.connection import Endpoint, Session, Side, coded_errors, connect
 from shardmerge.worker.core.position import Located, SourcePosition
 from shardmerge.worker.core.spark.run_access import RunAccess
-from shardmerge.worker.core.spark.runner import SparkRunner
 from shardmerge.worker.core.stop_signal import StopSignal
 from shardmerge.worker.core.table import Table
 from shardmerge.worker.core.table_numbers import TableNumbers
+from shardmerge.worker.core.task_runner import TaskRunner
 from shardmerge.worker.relay.model import Statement
 from shardmerge.worker.relay.relay import Relay
 from shardmerge.worker.rules import Rules
@@ -115,7 +115,7 @@ class RunContext:
     source_endpoint: Endpoint
     target_endpoint: Endpoint
     relay: Relay
-    spark: SparkRunner
+    task_runner: TaskRunner
     lane_address: str
     registry: Registry
     members: MemberCache

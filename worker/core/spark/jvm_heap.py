@@ -3,23 +3,13 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
 
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from shardmerge.worker.core.spark.failures import JVM_ERRORS
-
-
-@dataclass(frozen=True, slots=True)
-class JvmHeap:
-    """Bytes. ``used``: objects, those too that the next collection removes; ``committed``: taken from the system;
-    ``limit``: the most that it may take."""
-
-    used: int
-    committed: int
-    limit: int
+from shardmerge.worker.core.task_runner import JvmHeap
 
 
 def read_heap(spark: SparkSession) -> JvmHeap | None:

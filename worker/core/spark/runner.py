@@ -12,11 +12,8 @@ import platform
 import sys
 import threading
 import time
-import traceback
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -34,10 +31,20 @@ from shardmerge.worker.core.spark.build import own_versions
 from shardmerge.worker.core.spark.executors import Executors
 from shardmerge.worker.core.spark.failures import JVM_ERRORS, difference, first_line
 from shardmerge.worker.core.spark.job import Job, TaskFailure
-from shardmerge.worker.core.spark.jvm_heap import JvmHeap, read_heap
+from shardmerge.worker.core.spark.jvm_heap import read_heap
 from shardmerge.worker.core.spark.launch import connecting, start_jvm
 from shardmerge.worker.core.spark.settings import effective, slots, ui_address
 from shardmerge.worker.core.stop_signal import StopSignal
+from shardmerge.worker.core.task_runner import (
+    JvmHeap,
+    TaskBody,
+    TaskDone,
+    TaskFailed,
+    TaskOutcome,
+    TaskRunner,
+    TaskStopped,
+    guarded,
+)
 
 log = get_logger()
 
@@ -48,23 +55,6 @@ _LOOK_SECONDS = 0.25
 _EVERY_SLOT_SECONDS = 60.0
 _RESULT_SCHEMA = "index int, outcome binary"
 
-
-@dataclass(frozen=True, slots=True)
-class TaskDone:
-    """The body has nothing left to do."""
-
-
-@dataclass(frozen=True, slots=True)
-class TaskStopped:
-    """The body has stopped as requested."""
-
-
-@dataclass(frozen=True, slots=True)
-class TaskFailed:
-    error: ShardmergeError
-
-
-TaskOutcome = TaskDone | TaskStopped | TaskFailed
 
 ArrowFunction = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
@@ -77,20 +67,6 @@ class SlotsFailed(Exception):
         self.tasks = tuple(tasks)
 
 
-class TaskBody(ABC):
-    """Runs inside a Spark Python process; must pickle by reference (an object of a module-level class)."""
-
-    @abstractmethod
-    def __call__(self, index: int) -> TaskOutcome:
-        """The work of task ``index``. Any exception becomes TaskFailed, see :func:`guarded`."""
-
-    def failed(self, index: int, error: ShardmergeError) -> None:  # noqa: B027 - not every body reports failures
-        """Report to the driver at once that task ``index`` ended with ``error``; does nothing by default.
-
-        The outcome itself arrives only when every task of the job has ended, and the others keep running.
-        """
-
-
 class _Nothing(TaskBody):
     """Ends at once."""
 
@@ -98,7 +74,7 @@ class _Nothing(TaskBody):
         return TaskDone()
 
 
-class SparkRunner:
+class SparkRunner(TaskRunner):
     """Owns the SparkSession and its slots. One per worker process, started before any gRPC object."""
 
     def __init__(
@@ -403,26 +379,6 @@ class ArrowBody:
                     [pa.array([index], pa.int32()), pa.array([pickle.dumps(outcome)], pa.binary())],
                     names=["index", "outcome"],
                 )
-
-
-def guarded(name: str, body: TaskBody, index: int) -> TaskOutcome:
-    """The outcome of ``body(index)``, a task of job ``name``.
-
-    An exception that is not of the catalogue is a bug: it becomes INTERNAL, its traceback goes to standard error.
-    """
-    try:
-        return body(index)
-    except ShardmergeError as error:
-        found = error
-    except Exception as error:  # noqa: BLE001 - report a bug by its name instead of "lost"
-        traceback.print_exc()
-        where = f"Spark task {index} of {name}"
-        found = errors.worker.INTERNAL(kind=type(error).__name__, where=where, reason=error)
-    try:
-        body.failed(index, found)
-    except Exception:  # noqa: BLE001 - the task's own error matters more than the failed report
-        traceback.print_exc()
-    return TaskFailed(found)
 
 
 def _without_rest(spark: SparkSession) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from shardmerge.proto import worker_pb2 as pb
 from shardmerge.proto.warnings.certificates import CertificateEnd
 from shardmerge.proto.warnings.clocks import ClockDifference
-from shardmerge.worker.core.spark.jvm_heap import JvmHeap
+from shardmerge.worker.core.task_runner import JvmHeap
 from shardmerge.worker.daemon.forecast.binlog_expiry import BinlogExpiry, ExpiryUnknown
 from shardmerge.worker.daemon.forecast.pause import PauseForecast, PauseUnknown, to_proto
 from shardmerge.worker.daemon.forecast.relay_disk import RelayDisk

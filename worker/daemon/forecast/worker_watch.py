@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 
 from shardmerge.proto.process.rounds import Rounds
 from shardmerge.proto.warnings.certificates import CertificateEnds, CertificateFile
-from shardmerge.worker.core.spark.jvm_heap import JvmHeap
+from shardmerge.worker.core.task_runner import JvmHeap
 from shardmerge.worker.daemon.forecast.figures import NOTHING_MEASURED, WorkerForecast
 
 _SECONDS = 5.0

@@ -17,7 +17,7 @@ from shardmerge.worker.core.mysql.connection import (
     Endpoint,
 )
 from shardmerge.worker.core.position import RelayOffset
-from shardmerge.worker.core.spark.runner import SparkRunner
+from shardmerge.worker.core.task_runner import TaskRunner
 from shardmerge.worker.daemon.commands.binlog_schema import operate_schema
 from shardmerge.worker.daemon.commands.move_source import check_switch
 from shardmerge.worker.daemon.diagnosis.overview import overview
@@ -60,7 +60,7 @@ class SourceRunner:
         config: config_pb2.SourceConfig,
         relay_directory: Path,
         server_id: ServerIdLease,
-        spark: SparkRunner,
+        spark: TaskRunner,
         service: TaskService,
         lane_address: str,
         epochs: Epochs,

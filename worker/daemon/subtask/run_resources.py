@@ -131,7 +131,7 @@ class RunResources:
             source_endpoint=self.source_endpoint,
             target_endpoint=self.target_endpoint,
             relay=host.relay,
-            spark=host.spark,
+            task_runner=host.task_runner,
             lane_address=host.lane_address,
             registry=host.service,
             members=MemberCache(self.config.meta_schema, self.config.task),

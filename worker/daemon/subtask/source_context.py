@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from shardmerge.proto import config_pb2
 from shardmerge.proto.task_history.event import NO_HISTORY, History
-from shardmerge.worker.core.spark.runner import SparkRunner
+from shardmerge.worker.core.task_runner import TaskRunner
 from shardmerge.worker.daemon.task_service import TaskService
 from shardmerge.worker.ddl.locks.lock_client import LockClient
 from shardmerge.worker.relay.relay import Relay
@@ -27,7 +27,7 @@ class SourceContext:
     relay: Relay
     clock: SourceClock
     epochs: Epochs
-    spark: SparkRunner
+    task_runner: TaskRunner
     service: TaskService
     lane_address: str
     needed_by_others: Callable[[str], bool]

@@ -346,7 +346,9 @@ class SubTask:
     def _reset_seconds(self, outcome: Outcome) -> float:
         """A run that lasted longer than this begins the pauses anew. Executors may be lost one after the other, for
         example while a cluster is upgraded; each of them is a failure of its own."""
-        is_lost = isinstance(outcome, Failed) and outcome.error.spec in _LANES_LOST and not self._host.spark.is_local
+        is_lost = (
+            isinstance(outcome, Failed) and outcome.error.spec in _LANES_LOST and not self._host.task_runner.is_local
+        )
         return _BACKOFF_RESET_LOST_SECONDS if is_lost else _BACKOFF_RESET_SECONDS
 
     def _await_run(self) -> bool:

@@ -21,8 +21,8 @@ from shardmerge.proto.errors import ShardmergeError
 from shardmerge.proto.rpc import client
 from shardmerge.proto.rpc.coded_errors import error_from_proto
 from shardmerge.worker.core.position import RelayOffset
-from shardmerge.worker.core.spark.runner import TaskBody, TaskDone, TaskOutcome, TaskStopped
 from shardmerge.worker.core.spark.task_credentials import fetch_credentials
+from shardmerge.worker.core.task_runner import TaskBody, TaskDone, TaskOutcome, TaskStopped
 from shardmerge.worker.relay.serve.local_files import LocalLog
 from shardmerge.worker.replicate.lane.block_applier import BlockApplier
 from shardmerge.worker.replicate.lane.frame_queue import FrameQueue

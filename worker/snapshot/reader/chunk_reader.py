@@ -17,9 +17,9 @@ from shardmerge.worker.binlog.decoder import BlockDecoder
 from shardmerge.worker.core.mysql.connection import Endpoint
 from shardmerge.worker.core.position import Located, SourcePosition
 from shardmerge.worker.core.row_change import RowChange
-from shardmerge.worker.core.spark.runner import TaskBody, TaskDone, TaskOutcome, TaskStopped
 from shardmerge.worker.core.spark.task_credentials import fetch_credentials
 from shardmerge.worker.core.table_plan import TablePlan
+from shardmerge.worker.core.task_runner import TaskBody, TaskDone, TaskOutcome, TaskStopped
 from shardmerge.worker.rules.stage.row_stage import TableStage, as_decoded, needs_stage
 from shardmerge.worker.rules.stage.server_filter import ServerFilter
 from shardmerge.worker.snapshot.chunk_records import ChunkResult, HighWatermark

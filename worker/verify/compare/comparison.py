@@ -35,10 +35,10 @@ from shardmerge.worker.core.mysql.information_schema import read_table
 from shardmerge.worker.core.mysql.show_create import read_create_texts
 from shardmerge.worker.core.position import RelayOffset
 from shardmerge.worker.core.spark.run_access import new_secret
-from shardmerge.worker.core.spark.runner import TaskFailed
 from shardmerge.worker.core.stop_signal import StopSignal
 from shardmerge.worker.core.table import Table
 from shardmerge.worker.core.table_plan import TablePlan
+from shardmerge.worker.core.task_runner import TaskFailed
 from shardmerge.worker.ddl.decide.routed_statements import RoutedScope
 from shardmerge.worker.rules.relations import NoRelation, Relation, relations_of
 from shardmerge.worker.rules.table_scope import TableScope
@@ -215,7 +215,7 @@ class Comparison:
             repair=self._request.repair,
             most_rows=self._request.most_rows or _DEFAULT_ROWS,
         )
-        outcomes = context.spark.run(
+        outcomes = context.task_runner.run(
             f"compare {config.task} {context.source.source_id}",
             self.tasks,
             CompareTask(spec),

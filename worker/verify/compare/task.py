@@ -22,8 +22,8 @@ from shardmerge.proto.rpc.coded_errors import error_to_proto
 from shardmerge.worker.core.mysql.connection import Endpoint
 from shardmerge.worker.core.position import RelayOffset
 from shardmerge.worker.core.row_change import Literals
-from shardmerge.worker.core.spark.runner import TaskBody, TaskDone, TaskOutcome, TaskStopped
 from shardmerge.worker.core.spark.task_credentials import fetch_credentials
+from shardmerge.worker.core.task_runner import TaskBody, TaskDone, TaskOutcome, TaskStopped
 from shardmerge.worker.snapshot.chunks import Chunk
 from shardmerge.worker.snapshot.reader.worker_link import GrpcWorkerClient, Located
 from shardmerge.worker.verify.compare.compared_relations import ComparedRelation

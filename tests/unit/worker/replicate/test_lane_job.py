@@ -6,7 +6,7 @@ import pytest
 
 from shardmerge.proto import errors
 from shardmerge.proto.errors import ShardmergeError
-from shardmerge.worker.core.spark.runner import TaskDone, TaskFailed, TaskOutcome, TaskStopped
+from shardmerge.worker.core.task_runner import TaskDone, TaskFailed, TaskOutcome, TaskStopped
 from shardmerge.worker.replicate.lane_coordinator import Event, LaneGone, Refused
 from shardmerge.worker.replicate.lane_job import job_outcome
 from shardmerge.worker.unit.contract import Failed, Finished, Outcome, Stopped

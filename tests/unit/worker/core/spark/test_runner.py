@@ -12,7 +12,8 @@ from shardmerge.proto.errors import ShardmergeError
 from shardmerge.proto.networks import Networks
 from shardmerge.worker.core.mysql.connection import Endpoint, Side, connect
 from shardmerge.worker.core.spark.build import own_versions
-from shardmerge.worker.core.spark.runner import ArrowBody, TaskBody, TaskDone, TaskFailed, TaskOutcome, guarded
+from shardmerge.worker.core.spark.runner import ArrowBody
+from shardmerge.worker.core.task_runner import TaskBody, TaskDone, TaskFailed, TaskOutcome, guarded
 
 BUSY = errors.replicate.TARGET_BUSY(host="h", port=1, reason="too many connections", errno=1040)
 

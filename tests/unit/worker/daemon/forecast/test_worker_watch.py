@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from shardmerge.proto.warnings.certificates import CertificateFile, Use
-from shardmerge.worker.core.spark.jvm_heap import JvmHeap
+from shardmerge.worker.core.task_runner import JvmHeap
 from shardmerge.worker.daemon.forecast import worker_watch
 from shardmerge.worker.daemon.forecast.figures import NOTHING_MEASURED
 from shardmerge.worker.daemon.forecast.worker_watch import WorkerWatch

@@ -18,8 +18,8 @@ from shardmerge.proto.rpc.coded_errors import error_to_proto
 from shardmerge.proto.warnings.certificates import CertificateEnd, CertificateFile, Use
 from shardmerge.proto.warnings.clocks import ClockDifference
 from shardmerge.worker.core.batch import ChangeCounts
-from shardmerge.worker.core.spark.jvm_heap import JvmHeap
 from shardmerge.worker.core.table_plan import TargetTable
+from shardmerge.worker.core.task_runner import JvmHeap
 from shardmerge.worker.daemon.forecast.binlog_expiry import Expiry, NoLimit
 from shardmerge.worker.daemon.forecast.figures import NO_FORECAST, NOTHING_MEASURED, SourceForecast, WorkerForecast
 from shardmerge.worker.daemon.forecast.rates import Rate

@@ -13,8 +13,8 @@ import pytest
 from shardmerge.proto import common_pb2, config_pb2, relay_pb2
 from shardmerge.proto.task_history.event import NO_HISTORY
 from shardmerge.worker.core.mysql.connection import ServerInfo
-from shardmerge.worker.core.spark.runner import SparkRunner
 from shardmerge.worker.core.stop_signal import StopSignal
+from shardmerge.worker.core.task_runner import TaskRunner
 from shardmerge.worker.daemon.source.server_id_lease import ServerIdLease
 from shardmerge.worker.daemon.source.source_runner import SourceRunner
 from shardmerge.worker.daemon.subtask import subtask as module
@@ -69,7 +69,7 @@ def runner(service: TaskService, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         config,
         tmp_path,
         cast("ServerIdLease", _NoServerId()),
-        cast("SparkRunner", SimpleNamespace(is_local=True)),
+        cast("TaskRunner", SimpleNamespace(is_local=True)),
         service,
         "",
         cast("Epochs", None),

@@ -16,8 +16,8 @@ from shardmerge.proto import common_pb2 as pb
 from shardmerge.proto import config_pb2, errors, secret, worker_pb2
 from shardmerge.proto.state_pb2 import BinlogOp
 from shardmerge.proto.task_history.event import Event, Kind
-from shardmerge.worker.core.spark.runner import SparkRunner
 from shardmerge.worker.core.stop_signal import StopSignal
+from shardmerge.worker.core.task_runner import TaskRunner
 from shardmerge.worker.daemon.metrics.figures import NO_COMPARISON
 from shardmerge.worker.daemon.subtask import subtask as module
 from shardmerge.worker.daemon.subtask.run_resources import RunObserver
@@ -66,7 +66,7 @@ def start(monkeypatch: pytest.MonkeyPatch) -> Callable[[Script], SubTask]:
     def make(script: Script) -> SubTask:
         ScriptedRun.script, ScriptedRun.runs = staticmethod(script), []
         return SubTask(
-            decision(1), replace(HOST, spark=cast("SparkRunner", SimpleNamespace(is_local=True))), lambda: True
+            decision(1), replace(HOST, task_runner=cast("TaskRunner", SimpleNamespace(is_local=True))), lambda: True
         )
 
     return make
@@ -413,8 +413,8 @@ def _with_locks(monkeypatch: pytest.MonkeyPatch, script: Script) -> SubTask:
     monkeypatch.setattr(module, "SubTaskRun", ScriptedRun)
     ScriptedRun.script, ScriptedRun.runs = staticmethod(script), []
     shards = SimpleNamespace(locks=lambda task, version, seconds: (0, ()))  # pyright: ignore[reportUnknownLambdaType]
-    spark = cast("SparkRunner", SimpleNamespace(is_local=True))
-    return SubTask(decision(1), replace(HOST, shards=cast("LockClient", shards), spark=spark), lambda: True)
+    task_runner = cast("TaskRunner", SimpleNamespace(is_local=True))
+    return SubTask(decision(1), replace(HOST, shards=cast("LockClient", shards), task_runner=task_runner), lambda: True)
 
 
 def test_a_failed_task_that_an_operator_pauses_does_not_resume_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:

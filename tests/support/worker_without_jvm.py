@@ -1,0 +1,20 @@
+"""Starts a dm-worker whose tasks are processes without a JVM.
+
+``python -m tests.support.worker_without_jvm --config FILE``.
+
+It is the daemon as users start it, in everything but what runs its tasks.
+"""
+
+from __future__ import annotations
+
+
+def main() -> None:
+    from shardmerge.worker.daemon.main import main as dm_worker
+    from tests.support.task_runners import ProcessRunner
+
+    dm_worker(lambda config, _: ProcessRunner(drain_seconds=float(config.drain_seconds)))
+
+
+# A task's process imports the main module again: here that costs nothing.
+if __name__ == "__main__":
+    main()
