@@ -35,8 +35,17 @@ _KEPT_SUFFIXES = frozenset({".log", ".yaml"})
 _LAST_LINES = 8
 _LINE_CHARS = 400
 
+ALL_WITH_SPARK = os.environ.get("SHARDMERGE_ALL_WITH_SPARK") == "1"
+"""Set by the grid: workers have Spark in tests without the marker ``spark``, too."""
+
 _watched: list[Path] = []
 _seconds: defaultdict[str, float] = defaultdict(float)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Before any fixture of the test: its clusters have Spark only if the test, or its module, has the marker."""
+    Cluster.spark_by_default = ALL_WITH_SPARK or item.get_closest_marker("spark") is not None
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:

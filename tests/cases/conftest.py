@@ -1,4 +1,4 @@
-"""The one world of all cases."""
+"""The worlds of all cases: one without a JVM, and one with Spark for the cases that concern Spark."""
 
 from __future__ import annotations
 
@@ -16,17 +16,28 @@ TARGET = TiDB if os.environ.get("SHARDMERGE_CASES_TARGET") == "tidb" else MariaD
 """The kind of the target of all cases."""
 
 
-@pytest.fixture(scope="session")
-def shared_world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+def _started(folder: Path) -> Iterator[World]:
     """Servers and cluster, started once."""
-    made = World(tmp_path_factory.mktemp("cases"), targets=(TARGET,))
+    made = World(folder, targets=(TARGET,))
     try:
         yield made.start()
     finally:
         made.stop()
 
 
+@pytest.fixture(scope="session")
+def world_without_jvm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    yield from _started(tmp_path_factory.mktemp("cases"))
+
+
+@pytest.fixture(scope="session")
+def world_with_spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    yield from _started(tmp_path_factory.mktemp("spark-cases"))
+
+
 @pytest.fixture
-def world(shared_world: World, watch_logs: Callable[[Path], None]) -> World:
-    watch_logs(shared_world.directory)
-    return shared_world
+def world(request: pytest.FixtureRequest, watch_logs: Callable[[Path], None]) -> World:
+    has_spark = request.node.get_closest_marker("spark") is not None
+    made: World = request.getfixturevalue("world_with_spark" if has_spark else "world_without_jvm")
+    watch_logs(made.directory)
+    return made

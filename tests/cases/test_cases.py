@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from _pytest.mark.structures import ParameterSet
 
 from tests.cases.case import read_case
 from tests.cases.conftest import TARGET
@@ -20,7 +21,14 @@ FOLDERS = [
 _META = "dm_meta"
 
 
-@pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
+def _case(folder: Path) -> ParameterSet:
+    """The cases that concern Spark run in one process, which starts Spark once."""
+    has_spark = "transforms:" in (folder / "case.yaml").read_text(encoding="utf-8")
+    marks = (pytest.mark.spark, pytest.mark.xdist_group("spark")) if has_spark else ()
+    return pytest.param(folder, id=folder.name, marks=marks)
+
+
+@pytest.mark.parametrize("folder", map(_case, FOLDERS))
 def test_case(folder: Path, world: World) -> None:
     case = read_case(folder)
     before = _schemas(world)

@@ -16,7 +16,7 @@ from tests.support.wait import until
 from tests.support.world import Family, World
 from tests.support.writer import ShardTable, Writer
 
-pytestmark = pytest.mark.grid
+pytestmark = [pytest.mark.grid, pytest.mark.spark]
 _TASK = "alerted"
 # Each worker has a source.
 _WITHOUT_FAULT = {"DM_no_spare_worker"}

@@ -20,6 +20,8 @@ from tests.support.pair import started_kinds
 from tests.support.wait import until
 from tests.support.world import Family, World
 
+pytestmark = pytest.mark.spark
+
 _KEPT_SECONDS = 12.0
 _TASK = "forecasts"
 

@@ -16,6 +16,8 @@ from tests.support.mariadb import MariaDB
 from tests.support.memory import MIB, peak_mib
 from tests.support.wait import until
 
+pytestmark = pytest.mark.spark
+
 SOURCE = "mysql-01"
 LANE_MIB = 200
 JVM_MIB = 700

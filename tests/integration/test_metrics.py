@@ -5,11 +5,15 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 
+import pytest
+
 from shardmerge.proto.metrics.catalogue import CATALOGUE
 from tests.support.database import Database
 from tests.support.metrics import Scrape, scrape
 from tests.support.wait import until
 from tests.support.world import Family, World
+
+pytestmark = pytest.mark.spark
 
 _INSERTS, _UPDATES, _DELETES = 30, 20, 10
 _COLUMNS = "(id, customer, amount, state, token, created)"

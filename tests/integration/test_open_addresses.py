@@ -28,6 +28,8 @@ from tests.support.etcd import Etcd
 from tests.support.ports import free_port
 from tests.support.wait import until
 
+pytestmark = pytest.mark.spark
+
 
 @pytest.fixture
 def etcd(tmp_path: Path) -> Iterator[Etcd]:

@@ -16,6 +16,8 @@ from tests.support.database import Database
 from tests.support.pair import KINDS, emptied
 from tests.support.ports import free_port
 
+pytestmark = pytest.mark.spark
+
 Name = tuple[str, str]
 
 TASK = """\

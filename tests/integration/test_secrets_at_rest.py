@@ -22,6 +22,8 @@ from tests.support.etcd import Etcd
 from tests.support.mariadb import MariaDB
 from tests.support.wait import until
 
+pytestmark = pytest.mark.spark
+
 OF_SOURCE = "source-Geheim-4713"
 OF_TARGET = "target's-Geheim-4714"
 

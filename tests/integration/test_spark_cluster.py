@@ -26,6 +26,8 @@ from tests.support.spark_merge import SparkMerge, is_slow, lane_processes
 from tests.support.wait import until
 from tests.support.writer import Writer
 
+pytestmark = pytest.mark.spark
+
 _RECOVERY_SECONDS = 5.0
 """A lost executor, with slots left on another one: from the kill until rows are applied again."""
 _REFUSED_SECONDS = 30.0

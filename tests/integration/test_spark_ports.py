@@ -21,6 +21,8 @@ from tests.support.mariadb import MariaDB
 from tests.support.wait import until
 from tests.support.world import Family
 
+pytestmark = pytest.mark.spark
+
 _SECRET = "what-nobody-may-read"
 _SECRET_KEY = "spark.authenticate.secret"
 _SETTINGS = {"master": "local[8]", _SECRET_KEY: _SECRET, "spark.x.password": _SECRET}

@@ -16,6 +16,8 @@ from tests.support.cluster import source_yaml
 from tests.support.wait import until
 from tests.support.world import Family, World
 
+pytestmark = pytest.mark.spark
+
 _OF_SOURCE, _OF_TARGET, _WRONG = "Geheim+of/source-4711", "Geheim+of/target-4712", "Geheim+of/wrong-4713"
 _COMMENT = "Geheim+in/comment-4714"
 _SECRETS = (_OF_SOURCE, _OF_TARGET, _WRONG, _COMMENT)

@@ -7,6 +7,8 @@ import pytest
 from tests.integration.test_row_filters import GROUPS, killed_between_changes
 from tests.support.world import World
 
+pytestmark = pytest.mark.spark
+
 PASSES = "grp <> 3 AND v % 3 <> 1"
 
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
+
 from shardmerge.proto import errors
 from tests.support.wait import until
 from tests.support.world import World
+
+pytestmark = pytest.mark.spark
 
 NAME = "transformed_updates"
 ALL = "*, upper(v) AS loud"

@@ -10,6 +10,7 @@ from contextlib import suppress
 from typing import Any, cast
 
 import pymysql
+import pytest
 
 from shardmerge.proto import errors
 from shardmerge.worker.core.table_plan import TargetTable
@@ -18,6 +19,8 @@ from tests.support.cluster import Cluster, SubTask
 from tests.support.mariadb import MariaDB
 from tests.support.wait import until
 from tests.support.world import Family
+
+pytestmark = pytest.mark.spark
 
 COLUMNS = "(id, customer, amount, state, token, created)"
 

@@ -16,6 +16,8 @@ from tests.support.wait import until
 from tests.support.world import Family
 from tests.support.writer import Writer
 
+pytestmark = pytest.mark.spark
+
 
 def _left(folder: Path) -> list[str]:
     """Return what Spark has left in the folder of temporary files, at any depth."""

@@ -18,6 +18,8 @@ from tests.support.hooks import Hooks
 from tests.support.ports import free_port
 from tests.support.wait import until
 
+pytestmark = pytest.mark.spark
+
 _IS_IN_JVM = b"Setting Spark log level"
 """Text that Spark logs in its JVM before it connects to its cluster."""
 _SOON_SECONDS = 45.0

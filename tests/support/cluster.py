@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 from shardmerge.proto import errors
 from shardmerge.proto.files.durable_file import private_folder, private_text
@@ -73,11 +73,16 @@ class Cluster:
     """etcd, ``masters`` dm-masters and ``workers`` dm-workers, with their files in ``directory``.
 
     ``worker_settings``: further keys of the workers' configuration files. ``environment``: for all daemons and dmctl.
-    ``tls``: for all of them, and for etcd. No process runs before :meth:`start` or after :meth:`stop`.
+    ``tls``: for all of them, and for etcd. ``spark``: whether the workers are those that users start; else their tasks
+    are processes without a JVM, which start in a fraction of the time; None: as :attr:`spark_by_default`. No process
+    runs before :meth:`start` or after :meth:`stop`.
 
     A cluster without any of these arguments may be borrowed (tests/support/loan.py), if it is started before a file or
     hook is prepared for it: then ``directory`` is a different one after the start.
     """
+
+    spark_by_default: ClassVar[bool] = True
+    """Set by tests/conftest.py for each test: tests with the marker ``spark`` have Spark."""
 
     def __init__(
         self,
@@ -89,6 +94,7 @@ class Cluster:
         master_settings: Mapping[str, Setting] | None = None,
         environment: Mapping[str, str] | None = None,
         tls: TlsFiles | None = None,
+        spark: bool | None = None,
     ) -> None:
         self.directory = directory
         private_folder(directory)
@@ -97,6 +103,7 @@ class Cluster:
         self.hooks = Hooks(directory / "hooks")
         self.etcd = Etcd(directory / "etcd", tls=tls)
         self.tls = tls
+        self.spark = self.spark_by_default if spark is None else spark
         self._is_plain = not (worker_settings or master_settings or environment or tls)
         self._loan: Loan | None = None
         self._sources_of: dict[str, frozenset[str]] = {}
@@ -115,7 +122,7 @@ class Cluster:
         return {**self.hooks.environment, **own_state(self.directory), "XDG_RUNTIME_DIR": str(self._runtime)}
 
     def _daemon(self, kind: str, name: str) -> Daemon:
-        return Daemon(kind, name, self.directory, self._settings(kind, name), self._environment)
+        return Daemon(kind, name, self.directory, self._settings(kind, name), self._environment, spark=self.spark)
 
     def _settings(self, kind: str, name: str) -> dict[str, Setting]:
         settings: dict[str, Setting] = {"log-format": "text", **_tls_keys(self.tls), "etcd": [self.etcd.endpoint]}
@@ -149,7 +156,9 @@ class Cluster:
         """Use the cluster of the kept world, which is like a newly started one; return whether that succeeded."""
         if not self._is_plain or list(self.directory.rglob("*")) != [self.hooks.directory]:
             return False
-        self._loan = loan = borrow("cluster", workers=len(self.workers), masters=len(self.masters))
+        self._loan = loan = borrow(
+            "spark-cluster" if self.spark else "cluster", workers=len(self.workers), masters=len(self.masters)
+        )
         if loan is None:
             return False
         shutil.rmtree(self._runtime)

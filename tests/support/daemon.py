@@ -16,6 +16,7 @@ import psutil
 from shardmerge.proto.files.durable_file import private_text
 from tests.support.loan import LentProcess
 from tests.support.ports import free_port
+from tests.support.task_runners import FORK_SERVER
 from tests.support.wait import until
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -43,8 +44,16 @@ class Daemon:
     """
 
     def __init__(
-        self, kind: str, name: str, directory: Path, settings: Mapping[str, Setting], environment: Mapping[str, str]
+        self,
+        kind: str,
+        name: str,
+        directory: Path,
+        settings: Mapping[str, Setting],
+        environment: Mapping[str, str],
+        *,
+        spark: bool = True,
     ) -> None:
+        """``spark``: whether a worker is the one that users start; else its tasks are processes without a JVM."""
         self.name = name
         self.kind = kind
         self.address = f"127.0.0.1:{free_port()}"
@@ -53,6 +62,9 @@ class Daemon:
         self.log = directory / f"{name}.log"
         self._settings = settings
         self._environment = environment
+        self._command = [command(f"dm-{kind}")]
+        if kind == "worker" and not spark:
+            self._command = [sys.executable, "-m", "tests.support.worker_without_jvm"]
         self._process: subprocess.Popen[bytes] | LentProcess | None = None
 
     def write_config(self, **changes: Setting) -> None:
@@ -83,7 +95,7 @@ class Daemon:
             self.write_config()
         with private_text(self.log, append=True) as log:
             self._process = subprocess.Popen(
-                [command(f"dm-{self.kind}"), "--config", str(self.config)],
+                [*self._command, "--config", str(self.config)],
                 cwd=ROOT,
                 env={**os.environ, **own_state(self.config.parent), **self._environment},
                 stdin=subprocess.DEVNULL,
@@ -208,17 +220,19 @@ class Daemon:
         return found
 
     def jvm_pid(self) -> int:
-        """Return the process id of the JVM of the Spark driver (in local mode also of the executor)."""
+        """Return the process id of the JVM of the Spark driver (in local mode also of the executor); without Spark that
+        of the process that forks the tasks. The worker restarts in place when it is killed."""
         for process in self.session():
-            if _name(process) == "java":
+            if _name(process) == "java" or _has_argument(process, FORK_SERVER):
                 return process.pid
         raise AssertionError(f"{self.name} has no JVM: {self.last_lines()}")
 
     def spark_task_pids(self) -> list[int]:
-        """Return the ids of Spark's Python task processes, busy or idle: children of
-        `shardmerge.worker.core.spark.python_daemon`."""
-        daemons = {process.pid for process in self.session() if _is_pyspark(process)}
-        return sorted(process.pid for process in self.session() if _is_pyspark(process) and _parent(process) in daemons)
+        """Return the ids of the processes of tasks, with Spark busy or idle: children of
+        `shardmerge.worker.core.spark.python_daemon` or, without Spark, of the process that forks them."""
+        forked = [process for process in self.session() if _forks(process)]
+        parents = {process.pid for process in forked}
+        return sorted(process.pid for process in forked if _parent(process) in parents)
 
 
 def _name(process: psutil.Process) -> str:
@@ -228,9 +242,13 @@ def _name(process: psutil.Process) -> str:
         return ""
 
 
-def _is_pyspark(process: psutil.Process) -> bool:
+def _forks(process: psutil.Process) -> bool:
+    return _has_argument(process, "shardmerge.worker.core.spark.python_daemon") or _has_argument(process, FORK_SERVER)
+
+
+def _has_argument(process: psutil.Process, text: str) -> bool:
     try:
-        return "shardmerge.worker.core.spark.python_daemon" in process.cmdline()
+        return any(text in argument for argument in process.cmdline())
     except psutil.Error:
         return False
 

@@ -25,6 +25,8 @@ from tests.support.mysql import MySQL
 from tests.support.server import Server
 from tests.support.wait import until
 
+CLUSTER, SPARK_CLUSTER = "cluster", "spark-cluster"
+
 _WORKERS, _MASTERS = 2, 1
 _CHANGING_VARIABLES = frozenset({"server_id", "timestamp", "rand_seed1", "rand_seed2"})
 _CHANGING_TABLES = ("gtid_", "innodb_", "general_log", "slow_log", "transaction_registry")
@@ -179,12 +181,11 @@ class ServerPart(Part):
 
 
 class ClusterPart(Part):
-    """etcd, a master and two workers with a running Spark."""
+    """etcd, a master and two workers, with Spark or without a JVM."""
 
-    kind = "cluster"
-
-    def __init__(self, folder: Path) -> None:
-        self._cluster = Cluster(folder, workers=_WORKERS, masters=_MASTERS)
+    def __init__(self, kind: str, folder: Path) -> None:
+        self.kind = kind
+        self._cluster = Cluster(folder, workers=_WORKERS, masters=_MASTERS, spark=kind == SPARK_CLUSTER)
         self._stamp = 0
         self._files: dict[str, object] = {}
 

@@ -28,12 +28,16 @@ from pathlib import Path
 from typing import Any
 
 from shardmerge.proto.files.durable_file import private_text
-from tests.support.kept_parts import ClusterPart, Part, ServerPart, source_stamp
+from tests.support.kept_parts import CLUSTER, SPARK_CLUSTER, ClusterPart, Part, ServerPart, source_stamp
 from tests.support.loan import STATE, Json, Loan, connect
 
-_PARTS = {"mariadb": 3, "mysql": 2, "cluster": 1}
+_PARTS = {"mariadb": 3, "mysql": 2, CLUSTER: 1}
 """Number of parts of each kind. A world of the end-to-end tests has two sources, a target and a cluster; a pair is a
 source and a target."""
+
+_PARTS_OF_RUN = {SPARK_CLUSTER: 1}
+"""Further parts of each world of a run, which are started when a test needs them."""
+_CLUSTERS = frozenset({CLUSTER, SPARK_CLUSTER})
 
 _WAIT_SECONDS = 400.0
 """How long a test waits for a part that is almost ready."""
@@ -114,7 +118,9 @@ class Slot(threading.Thread):
         # Each part has a new folder: files that the previous one has left cannot disturb it.
         self._runs += 1
         folder = self._keeper.folder / f"{self.name}.{self._runs}"
-        return ClusterPart(folder) if self.kind == "cluster" else ServerPart(self.kind, folder)
+        if self.kind in _CLUSTERS:
+            return ClusterPart(self.kind, folder)
+        return ServerPart(self.kind, folder)
 
     def _serve(self, part: Part) -> str:
         """Serve until the part must be replaced; return the reason."""
@@ -133,7 +139,7 @@ class Slot(threading.Thread):
                     if self.taken or not part.lives():
                         return "a test has disturbed it"
                     # Tasks of an ending cluster write to the server until they have ended.
-                    if self.kind == "cluster" or not self._keeper.uses_servers(self.borrower):
+                    if self.kind in _CLUSTERS or not self._keeper.uses_servers(self.borrower):
                         self.set(Stage.CLEANING)
                         left = part.make_as_new()
                         if left:
@@ -147,7 +153,7 @@ class Slot(threading.Thread):
 
     def _is_idle(self) -> bool:
         lasts = time.monotonic() - self.since
-        return self._keeper.is_lazy and self.kind == "cluster" and lasts > _IDLE_SECONDS
+        return self._keeper.is_lazy and self.kind in _CLUSTERS and lasts > _IDLE_SECONDS
 
     def _wait_for_change(self) -> None:
         stamp, deadline = source_stamp(), time.monotonic() + _RETRY_SECONDS
@@ -180,7 +186,7 @@ class Keeper:
         self.stops = False
         self.slots = [
             Slot(self, kind, number)
-            for kind, count in _PARTS.items()
+            for kind, count in (_PARTS | _PARTS_OF_RUN if self.is_lazy else _PARTS).items()
             for number in range(1, count * max(processes, 1) + 1)
         ]
 
@@ -194,7 +200,7 @@ class Keeper:
         return any(
             slot.stage in busy or (slot.stage == Stage.LENT and slot.borrower == borrower)
             for slot in self.slots
-            if slot.kind == "cluster"
+            if slot.kind in _CLUSTERS
         )
 
     def lend(self, kind: str, wishes: Json) -> Slot | None:
@@ -214,7 +220,7 @@ class Keeper:
                         slot.set(Stage.LENT)
                         slot.borrower = borrower
                         return slot
-                held = kind != "cluster" and self.uses_servers(borrower)
+                held = kind not in _CLUSTERS and self.uses_servers(borrower)
                 soon = [s.stage for s in slots if s.stage in _SOON_READY and not (held and s.stage == Stage.RETURNED)]
                 # Parts that are starting may be meant for other requests.
                 mine = wanted or Stage.RETURNED in soon or Stage.CLEANING in soon

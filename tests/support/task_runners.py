@@ -9,17 +9,21 @@ from __future__ import annotations
 import ctypes
 import os
 import pickle
+import select
 import signal
 import threading
 import time
 from collections.abc import Sequence
-from multiprocessing import connection, get_context
+from contextlib import suppress
+from multiprocessing import connection, forkserver, get_context
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerProcess
 
+import psutil
 from pyspark import cloudpickle
 
 from shardmerge.proto import errors, networks
+from shardmerge.proto.errors import ShardmergeError
 from shardmerge.proto.tls.process import of_process, use_fresh
 from shardmerge.worker.core.stop_signal import StopSignal
 from shardmerge.worker.core.task_runner import (
@@ -34,6 +38,8 @@ from shardmerge.worker.core.task_runner import (
 
 _POLL_SECONDS = 0.05
 _PR_SET_PDEATHSIG = 1
+FORK_SERVER = "multiprocessing.forkserver"
+"""Part of the command line of the process that forks the tasks."""
 PRELOADED = (
     "pandas",
     "pyspark.cloudpickle",
@@ -138,8 +144,21 @@ class ProcessRunner(LocalRunner):
         self._drain_seconds = drain_seconds
         self._made = get_context("forkserver")
         self._made.set_forkserver_preload(list(PRELOADED))
+        forkserver.ensure_running()
+        # One of an earlier run of this process, which has restarted in place, may still be ending.
+        self._parent = max(filter(_forks, psutil.Process().children()), key=psutil.Process.create_time)
         self.processes: list[ForkServerProcess] = []
         """Of the newest job."""
+
+    @property
+    def lost(self) -> bool:
+        with suppress(psutil.Error):
+            return self._parent.status() == psutil.STATUS_ZOMBIE
+        return True
+
+    def stop(self) -> None:
+        with suppress(psutil.Error):
+            self._parent.kill()
 
     def kill(self, index: int) -> None:
         """kill -9 the process of a task of the newest job, and wait for its end."""
@@ -179,22 +198,41 @@ class ProcessRunner(LocalRunner):
                 try:
                     found[waiting[end]] = pickle.loads(end.recv_bytes())
                 except EOFError:
-                    reason = "its process has ended"
-                    return [TaskFailed(errors.worker.SPARK_TASK_LOST(job=name, reason=reason))] * len(ends)
+                    return [TaskFailed(self._loss(name))] * len(ends)
             if stop.is_set and stopped_at is None:
                 stopped_at = time.monotonic()
             if stopped_at is not None and time.monotonic() - stopped_at > self._drain_seconds:
                 return [TaskStopped()] * len(ends)
         return [found[index] for index in range(len(ends))]
 
+    def _loss(self, name: str) -> ShardmergeError:
+        if self.lost:
+            return errors.worker.SPARK_LOST(reason="the process that forks the tasks has ended")
+        return errors.worker.SPARK_TASK_LOST(job=name, reason="its process has ended")
+
 
 def run_task(work: bytes, index: int, end: Connection) -> None:
     """Run one task in this process, which was made for it; send its outcome through ``end``."""
-    # The parent ends with the process that started it, also when that was killed.
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    threading.Thread(target=_end_with_reader, args=(end.fileno(),), name="end-with-worker", daemon=True).start()
     name, body, tls, allowed, environment = pickle.loads(work)
     os.environ.clear()
     os.environ.update(environment)
     use_fresh(tls)
     networks.use(allowed)
     end.send_bytes(pickle.dumps(guarded(name, body, index)))
+
+
+def _forks(process: psutil.Process) -> bool:
+    try:
+        return any(FORK_SERVER in argument for argument in process.cmdline())
+    except psutil.Error:
+        return False
+
+
+def _end_with_reader(descriptor: int) -> None:
+    """End this process when the worker, which reads from the pipe, has ended or been killed."""
+    poll = select.poll()
+    poll.register(descriptor, 0)
+    poll.poll()
+    os._exit(1)

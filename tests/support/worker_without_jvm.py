@@ -9,10 +9,15 @@ from __future__ import annotations
 
 
 def main() -> None:
+    from shardmerge.worker.core.spark.settings import effective, slots
     from shardmerge.worker.daemon.main import main as dm_worker
     from tests.support.task_runners import ProcessRunner
 
-    dm_worker(lambda config, _: ProcessRunner(drain_seconds=float(config.drain_seconds)))
+    dm_worker(
+        lambda config, _: ProcessRunner(
+            slots(effective(config.spark_settings())) or 1, drain_seconds=float(config.drain_seconds)
+        )
+    )
 
 
 # A task's process imports the main module again: here that costs nothing.
