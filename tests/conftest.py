@@ -8,9 +8,13 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
+import threading
+import time
+import zlib
 from collections import defaultdict
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -38,6 +42,14 @@ _LINE_CHARS = 400
 ALL_WITH_SPARK = os.environ.get("SHARDMERGE_ALL_WITH_SPARK") == "1"
 """Set by the grid: workers have Spark in tests without the marker ``spark``, too."""
 
+GRID_PARTS = 20
+GRID_PART = os.environ.get("SHARDMERGE_GRID_PART", "")
+"""The part of the grid that belongs to this run, a number below :data:`GRID_PARTS`; "": none."""
+_OF_GRID = frozenset({"grid", "long"})
+_OF_OWN_COMMAND = frozenset({"tidb", "clusters"})
+"""These need servers that only their own commands of tests/run.sh build."""
+_PROGRESS_SECONDS = 60.0
+
 _watched: list[Path] = []
 _seconds: defaultdict[str, float] = defaultdict(float)
 
@@ -48,19 +60,93 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     Cluster.spark_by_default = ALL_WITH_SPARK or item.get_closest_marker("spark") is not None
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests of the grid that belong to this run. It comes after the hooks that mark tests for the grid, and
+    before pytest deselects them."""
+    if not GRID_PART:
+        return
+    for item in items:
+        names = {mark.name for mark in item.iter_markers()}
+        if names & _OF_GRID and not names & _OF_OWN_COMMAND and grid_part(item.nodeid) == int(GRID_PART):
+            item.add_marker("rotating")
+
+
+def grid_part(test: str) -> int:
+    """Return the part of the grid that has the test of this id."""
+    return zlib.crc32(test.encode()) % GRID_PARTS
+
+
+class Progress(threading.Thread):
+    """Prints from time to time how many tests have ended and how long the rest may take."""
+
+    def __init__(self, total: int) -> None:
+        super().__init__(name="progress", daemon=True)
+        self._total = total
+        self._began = time.monotonic()
+        self._ended: set[str] = set()
+        self._stop = threading.Event()
+
+    def ended(self, test: str) -> None:
+        self._ended.add(test)
+
+    def run(self) -> None:
+        while not self._stop.wait(_PROGRESS_SECONDS):
+            lasts, ended = time.monotonic() - self._began, len(self._ended)
+            rest = f"about {lasts * (self._total - ended) / ended / 60:.0f} min remain" if ended else "none has ended"
+            print(f"\n{ended} of {self._total} tests after {lasts / 60:.0f} min; {rest}", flush=True)
+
+    def stop(self) -> None:
+        self._stop.set()
+
+
+_progress: list[Progress] = []
+
+
+def _is_controller(config: pytest.Config) -> bool:
+    return not hasattr(config, "workerinput")
+
+
+def pytest_runtestloop(session: pytest.Session) -> None:
+    if _is_controller(session.config) and os.environ.get("SHARDMERGE_DURATIONS"):
+        # The processes of xdist collect by themselves.
+        _begin_progress(len(session.items))
+
+
+def pytest_xdist_node_collection_finished(ids: Sequence[str]) -> None:
+    _begin_progress(len(ids))
+
+
+def _begin_progress(total: int) -> None:
+    if total and not _progress and os.environ.get("SHARDMERGE_DURATIONS"):
+        _progress.append(Progress(total))
+        _progress[0].start()
+
+
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     """Print each failure at once: a run that is stopped at its time limit prints no summary."""
     if os.environ.get("PYTEST_XDIST_WORKER") is not None:
         return
     _seconds[report.nodeid] += report.duration
+    if _progress and report.when == "teardown":
+        _progress[0].ended(report.nodeid)
     if report.failed:
         crash = getattr(report.longrepr, "reprcrash", None)
         reason = (report.longreprtext if crash is None else crash.message).strip().partition("\n")[0][:_LINE_CHARS]
         print(f"\nfailed in {report.when} after {report.duration:.0f} s: {report.nodeid}: {reason}", flush=True)
+        print(f"repeat it with: {_repeats(report.nodeid)}", flush=True)
+
+
+def _repeats(test: str) -> str:
+    """Return the command that runs just this test, also one of the grid, with the same seed."""
+    part = test.removeprefix("tests/").partition("/")[0]
+    seed = os.environ.get("SHARDMERGE_SEED", "")
+    return f"bash tests/run.sh {part} {shlex.quote(test)} -m ''" + (f" --hypothesis-seed={seed}" if seed else "")
 
 
 def pytest_sessionfinish() -> None:
     """Append the seconds of each test, with its fixtures, to the file of tests/run.sh: one table for several runs."""
+    for each in _progress:
+        each.stop()
     path = os.environ.get("SHARDMERGE_DURATIONS")
     if path and _seconds:
         with open(path, "a", encoding="utf-8") as file:

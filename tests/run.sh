@@ -1,15 +1,17 @@
 #!/usr/bin/env bash
 # The whole test suite: builds the project in place, checks it, tests it.
 #
-#   bash tests/run.sh                          everything (what CI runs)
+#   bash tests/run.sh                          the default run (what CI runs), with a rotating part of the grid
 #   bash tests/run.sh fast [folder]            style, contracts, types of what changed and the unit tests, in a minute;
 #                                              with a folder, e.g. worker/relay, only its tests
 #   bash tests/run.sh check                    ruff, contracts, pyright, documentation, alerts, dashboards and the wheel only
 #   bash tests/run.sh unit|integration|cases [pytest options, e.g. -k relay, or a file of tests]
-#   bash tests/run.sh grid                     every victim at every moment, every server: not part of everything
-#   bash tests/run.sh tidb                     every case, type and kill with a TiDB target: a part of it belongs to everything
-#   bash tests/run.sh clusters                 workers on a Spark cluster and on YARN: a part of it belongs to everything
-#   bash tests/run.sh versions                 a merge on each server version: not part of everything
+#   bash tests/run.sh grid [part]              every victim at every moment, every server, all with Spark; with a number
+#                                              below 20 that part of it, which the default run names
+#   bash tests/run.sh mutants [area|name]      applies deliberate defects, one at a time: the default tests must find each
+#   bash tests/run.sh tidb                     every case, type and kill with a TiDB target
+#   bash tests/run.sh clusters                 workers on a Spark cluster and on YARN: a part of it belongs to the default run
+#   bash tests/run.sh versions                 a merge on each server version
 #   bash tests/run.sh world [status|stop]      keep servers and a cluster running for integration and cases: a test that
 #                                              borrows them begins at once
 #
@@ -28,9 +30,9 @@ WORLD=$ROOT/tests/.run/world
 PART=${1:-all}
 [ $# -gt 0 ] && shift
 case $PART in
-    all | fast | check | unit | integration | cases | grid | tidb | clusters | versions | world) ;;
+    all | fast | check | unit | integration | cases | grid | mutants | tidb | clusters | versions | world) ;;
     *)
-        sed -n '2,17s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"
+        sed -n '2,20s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"
         exit 2
         ;;
 esac
@@ -45,6 +47,8 @@ export PYTEST_DEBUG_TEMPROOT=$SCRATCH
 unset PYTHONDONTWRITEBYTECODE
 # Seconds and name of each test, written by tests/conftest.py.
 export SHARDMERGE_DURATIONS=$SCRATCH/durations
+# A failure names it, so that hypothesis draws the same examples again.
+export SHARDMERGE_SEED=${SHARDMERGE_SEED:-$RANDOM}
 
 KEEPER=
 
@@ -59,7 +63,7 @@ trap 'say "run: interrupted"; exit 130' INT TERM
 step() { # <name> <command...>
     local name=$1 start=$SECONDS
     shift
-    say "== $name"
+    say "== $name ($((SECONDS / 60)) min since the begin of the run)"
     # In the background, for a shell acts on a signal only when no foreground command runs.
     "$@" &
     if wait $!; then
@@ -124,7 +128,7 @@ tests() { # <folder> [pytest options]
         tests/unit) share=(-n 2 --dist loadfile) ;;
         tests/versions) share=(-n 0) ;;
         # These share nothing but their world, of which each process has one.
-        tests/cases) share=(-n 4 --dist worksteal) ;;
+        tests/cases) share=(-n 4 --dist loadgroup) ;;
     esac
     # One process borrows all that is kept.
     if [ "$folder" != tests/unit ] && [ -z "${SHARDMERGE_NO_WORLD:-}${SHARDMERGE_WORLD_STATE:-}" ] &&
@@ -138,7 +142,8 @@ tests() { # <folder> [pytest options]
         [ ! -e "${option%%::*}" ] || what=()
     done
     # A background command ignores SIGINT, and all that the tests start would inherit that.
-    env --default-signal=INT,QUIT python -m pytest "${what[@]}" "${share[@]}" --durations=15 "$@"
+    env --default-signal=INT,QUIT python -m pytest "${what[@]}" "${share[@]}" --durations=15 \
+        --hypothesis-seed="$SHARDMERGE_SEED" "$@"
 }
 
 # Servers and clusters for the four processes of a run: a test leaves them to the next one that wants such. What most
@@ -264,7 +269,7 @@ if [ "$PART" = world ] && [ "${1:-start}" != start ] && [ -x "$VENV/bin/python" 
     exit
 fi
 case $PART in
-    all | integration | cases | grid | tidb | clusters | versions | world) ALSO_NEEDED='pt-online-schema-change=percona-toolkit haproxy faketime promtool=prometheus' install_packages mysql && provide_mysql >/dev/null || exit 1 ;;
+    all | integration | cases | grid | mutants | tidb | clusters | versions | world) ALSO_NEEDED='pt-online-schema-change=percona-toolkit haproxy faketime promtool=prometheus' install_packages mysql && provide_mysql >/dev/null || exit 1 ;;
     *) ALSO_NEEDED=promtool=prometheus install_packages || exit 1 ;;
 esac
 make_venv "$ROOT" "$VENV" "[dev]" || exit 1
@@ -279,8 +284,15 @@ if [ "$PART" = fast ]; then
     [ $# -gt 0 ] || share_classes
     fast "$@"
 fi
-# The first build takes minutes; later ones only look. Beside all tests it gets the processor time that these leave.
-[ "$PART" != all ] || begin tidb-server nice -n 19 bash tests/support/tidb_server/build.sh
+if [ "$PART" = mutants ]; then
+    step "mutants" python -m tests.mutants.run "$@"
+fi
+if [ "$PART" = all ]; then
+    # Another commit has another part: some twenty commits run the whole grid.
+    head=$(git rev-parse HEAD 2>/dev/null || echo 0)
+    export SHARDMERGE_GRID_PART=$((16#${head:0:7} % 20))
+    say "run: with part $SHARDMERGE_GRID_PART of the grid: bash tests/run.sh grid $SHARDMERGE_GRID_PART"
+fi
 if [ "$PART" = all ] || [ "$PART" = check ]; then
     # It uses one processor, the other checks use another one.
     begin pyright pyright
@@ -298,7 +310,8 @@ case $PART in
     all | integration | cases | grid | tidb | clusters | versions) share_classes ;;
 esac
 case $PART in
-    integration | grid | tidb) step "tidb-server" bash tests/support/tidb_server/build.sh >/dev/null ;;
+    tidb) step "tidb-server" bash tests/support/tidb_server/build.sh >/dev/null ;;
+    grid) [[ ${1:-} =~ ^[0-9]+$ ]] || step "tidb-server" bash tests/support/tidb_server/build.sh >/dev/null ;;
 esac
 case $PART in
     integration | cases) [ -e "$WORLD/state.json" ] || keep_own_world ;;
@@ -310,11 +323,10 @@ for folder in unit integration cases; do
     fi
 done
 
-[ "$PART" != all ] || finish tidb-server
 if [ "$PART" = tidb ]; then
     # Kept servers are of other kinds: each process starts its own.
     export SHARDMERGE_NO_WORLD=1
-    step "integration with TiDB" tests integration tests/integration/test_tidb.py -m "grid or not grid"
+    step "integration with TiDB" tests integration tests/integration/test_tidb.py tests/integration/test_tidb_parts.py -m tidb
     export SHARDMERGE_CASES_TARGET=tidb
     step "cases with TiDB" tests cases "$@"
 fi
@@ -333,8 +345,16 @@ if [ "$PART" = versions ]; then
 fi
 
 if [ "$PART" = grid ]; then
-    step "grid of unit tests" tests unit -m "grid or long" "$@"
-    step "grid" tests integration -m grid "$@"
+    export SHARDMERGE_ALL_WITH_SPARK=1
+    chosen=("grid or long" "grid or tidb")
+    if [[ ${1:-} =~ ^[0-9]+$ ]]; then
+        export SHARDMERGE_GRID_PART=$1
+        unset SHARDMERGE_ALL_WITH_SPARK
+        chosen=(rotating rotating)
+        shift
+    fi
+    step "grid of unit tests" tests unit -m "${chosen[0]}" "$@"
+    step "grid" tests integration -m "${chosen[1]}" "$@"
 fi
 
 end_own_world

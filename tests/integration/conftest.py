@@ -43,8 +43,6 @@ _LONGEST = (
 )
 
 
-_BUILT_LAST = "test_tidb.py"
-
 _CLUSTERS = frozenset({"module_world", "module_replicated", "make_cluster", "linked_world"})
 """Fixtures that start a cluster with the default options."""
 
@@ -70,13 +68,13 @@ def _leave_half_to_grid(items: Iterable[pytest.Item]) -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Leave half of some tests to the grid, before pytest deselects it. Run the longest files first: a long file at the
     end would run alone while other processes wait. Then run those with a cluster: each leaves its cluster to the next
-    one (tests/support/kept_world.py). The tests with TiDB follow: until then its server may be built (tests/run.sh)."""
+    one (tests/support/kept_world.py)."""
     _leave_half_to_grid(items)
     places = {name: place for place, name in enumerate(_LONGEST)}
     with_cluster = {item.path for item in items if not _CLUSTERS.isdisjoint(getattr(item, "fixturenames", ()))}
 
     def rank(path: Path) -> int:
-        return 1 if path.name == _BUILT_LAST else 0 if path in with_cluster else 2
+        return 0 if path in with_cluster else 1
 
     items.sort(key=lambda item: (places.get(item.path.name, len(places)), rank(item.path)))
 

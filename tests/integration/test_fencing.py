@@ -142,6 +142,7 @@ def test_taking_over_waits_for_a_commit_under_way(
     assert target.query("SELECT id FROM shop.orders") == [(1,)]
 
 
+@pytest.mark.spark
 def test_a_frozen_worker_thaws_as_a_zombie(
     make_server: Callable[..., MariaDB], make_cluster: Callable[..., Cluster], target: MariaDB
 ) -> None:

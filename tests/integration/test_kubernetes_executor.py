@@ -20,7 +20,7 @@ from tests.support.daemon import ROOT
 from tests.support.spark_cluster import SECRET, SparkCluster
 from tests.support.wait import until
 
-pytestmark = [pytest.mark.grid, pytest.mark.spark]
+pytestmark = [pytest.mark.grid, pytest.mark.spark, pytest.mark.clusters]
 
 _DRIVER = """\
 import sys

@@ -23,7 +23,7 @@ from tests.support.wait import until
 from tests.support.world import Family
 from tests.support.writer import Writer
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.clusters]
 
 _HIDDEN = (str(ROOT), sys.prefix, sysconfig.get_path("stdlib"))
 """The checkout, the environment, and the modules of the Python on which the environment is based."""

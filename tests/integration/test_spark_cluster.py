@@ -26,7 +26,7 @@ from tests.support.spark_merge import SparkMerge, is_slow, lane_processes
 from tests.support.wait import until
 from tests.support.writer import Writer
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.clusters]
 
 _RECOVERY_SECONDS = 5.0
 """A lost executor, with slots left on another one: from the kill until rows are applied again."""

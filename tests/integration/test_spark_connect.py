@@ -17,6 +17,8 @@ from tests.support.daemon import ROOT
 from tests.support.mariadb import MariaDB
 from tests.support.spark_connect import TOKEN, SparkConnect, TlsProxy
 
+pytestmark = pytest.mark.clusters
+
 PASSWORD = "pass-word-of-the-page"
 _PAGE = ROOT / "docs/how-to/spark-connect.md"
 _END = """

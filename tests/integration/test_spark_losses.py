@@ -28,7 +28,7 @@ from tests.support.world import Family
 from tests.support.writer import Writer
 from tests.support.zookeeper import ZooKeeper
 
-pytestmark = [pytest.mark.grid, pytest.mark.spark]
+pytestmark = [pytest.mark.grid, pytest.mark.spark, pytest.mark.clusters]
 
 MakeSpark = Callable[..., SparkCluster]
 MakeMerge = Callable[..., SparkMerge]

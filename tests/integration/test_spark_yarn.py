@@ -24,7 +24,7 @@ from tests.support.world import Family
 from tests.support.writer import Writer
 from tests.support.yarn import Yarn, spark_settings
 
-pytestmark = [pytest.mark.grid, pytest.mark.spark]
+pytestmark = [pytest.mark.grid, pytest.mark.spark, pytest.mark.clusters]
 
 _OTHER = """\
 import json

@@ -22,6 +22,8 @@ from tests.support.tidb import TiDB
 from tests.support.wait import until
 from tests.support.world import World
 
+pytestmark = pytest.mark.tidb
+
 
 @pytest.fixture(scope="module")
 def module_world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:

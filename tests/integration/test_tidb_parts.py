@@ -31,6 +31,8 @@ from tests.support.database import Database
 from tests.support.tidb import TiDB
 from tests.support.wait import until
 
+pytestmark = pytest.mark.tidb
+
 META, TASK, FIRST, SECOND, LOCK = "dm_meta", "task", "mysql-01", "mysql-02", "g1"
 TARGET = TargetTable("shop", "orders")
 SWAP = "CHANGE a b INT, CHANGE b a BIGINT, DROP INDEX k, ADD INDEX k (b), ADD c INT AFTER a, ADD UNIQUE u (c)"

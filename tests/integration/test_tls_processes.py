@@ -26,6 +26,8 @@ from tests.support.wait import until
 from tests.support.world import Family
 from tests.support.writer import Writer
 
+pytestmark = pytest.mark.spark
+
 CLUSTER = "shardmerge.cluster"
 
 
