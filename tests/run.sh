@@ -128,7 +128,7 @@ tests() { # <folder> [pytest options]
         tests/unit) share=(-n 2 --dist loadfile) ;;
         tests/versions) share=(-n 0) ;;
         # These share nothing but their world, of which each process has one.
-        tests/cases) share=(-n 4 --dist loadgroup) ;;
+        tests/cases) share=(-n 4 --dist worksteal) ;;
     esac
     # One process borrows all that is kept.
     if [ "$folder" != tests/unit ] && [ -z "${SHARDMERGE_NO_WORLD:-}${SHARDMERGE_WORLD_STATE:-}" ] &&

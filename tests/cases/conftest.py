@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.support.mariadb import MariaDB
-from tests.support.tidb import TiDB
+from tests.cases.selection import TARGET
 from tests.support.world import World
-
-TARGET = TiDB if os.environ.get("SHARDMERGE_CASES_TARGET") == "tidb" else MariaDB
-"""The kind of the target of all cases."""
 
 
 def _started(folder: Path) -> Iterator[World]:

@@ -39,6 +39,7 @@ from tests.cases.case import (
     Unlock,
     Wait,
     Write,
+    read_case,
 )
 from tests.support import all_types, judge, writer
 from tests.support.cluster import Answer, SubTask, binlog_end
@@ -54,6 +55,26 @@ _NOT_NOW = (_STANDS_NOWHERE, errors.master.PEER_UNREACHABLE.code, errors.master.
 
 _PLACE = re.compile(r"\((\S+), (\d+)\)")
 """Of an event, as errors name it."""
+
+
+_META = "dm_meta"
+
+
+def run_case(folder: Path, world: World) -> None:
+    """Do all steps of the case, and check that it leaves no schema that another case could meet."""
+    case = read_case(folder)
+    before = _schemas(world)
+    runner = Runner(world, folder)
+    try:
+        runner.run(case)
+    finally:
+        runner.end()
+    strangers = [name for name in _schemas(world) - before if not name.startswith(runner.schema) and name != _META]
+    assert not strangers, f"schemas that another case could meet: {strangers}"
+
+
+def _schemas(world: World) -> set[str]:
+    return {str(name) for server in world.servers for (name,) in server.query("SHOW DATABASES")}
 
 
 class Runner:
