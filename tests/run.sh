@@ -317,11 +317,15 @@ case $PART in
     integration | cases) [ -e "$WORLD/state.json" ] || keep_own_world ;;
     all) keep_own_world ;;
 esac
-for folder in unit integration cases; do
-    if [ "$PART" = all ] || [ "$PART" = "$folder" ]; then
-        step "$folder" tests "$folder" "$@"
-    fi
-done
+case $PART in
+    unit | integration | cases) step "$PART" tests "$PART" "$@" ;;
+    all)
+        step "unit" tests unit
+        # One of the processes of the integration tests runs the cases that need Spark.
+        step "integration" tests integration tests/integration tests/cases/test_spark_cases.py
+        step "cases" tests cases tests/cases/test_cases.py
+        ;;
+esac
 
 if [ "$PART" = tidb ]; then
     # Kept servers are of other kinds: each process starts its own.
