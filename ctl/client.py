@@ -6,22 +6,22 @@ import random
 import socket
 import time
 from collections.abc import Callable, Iterator
-from typing import TypeVar, cast
+from typing import TYPE_CHECKING, TypeVar, cast
 
 import grpc
 
 from shardmerge.proto import errors
-from shardmerge.proto.compare_pb2 import CompareFrame, CompareRequest
-from shardmerge.proto.compare_pb2_grpc import CompareStub
-from shardmerge.proto.diagnostics_pb2 import DiagnosticsPart, DiagnosticsRequest
 from shardmerge.proto.errors import ShardmergeError
 from shardmerge.proto.files.local_socket import SCHEME
 from shardmerge.proto.master_pb2_grpc import MasterStub
 from shardmerge.proto.rpc import client
 from shardmerge.proto.rpc.coded_errors import ERROR_METADATA, same_error
-from shardmerge.proto.tls.diagnose import diagnosed
 from shardmerge.proto.tls.model import Tls, TlsFiles
 from shardmerge.proto.tls.process import of_process, use
+
+if TYPE_CHECKING:
+    from shardmerge.proto.compare_pb2 import CompareFrame, CompareRequest
+    from shardmerge.proto.diagnostics_pb2 import DiagnosticsPart, DiagnosticsRequest
 
 Request = TypeVar("Request")
 Response = TypeVar("Response")
@@ -110,6 +110,8 @@ class MasterClient:
 
         Any master answers. Raises what :meth:`call` raises, except DEADLINE_EXCEEDED.
         """
+        from shardmerge.proto.compare_pb2_grpc import CompareStub
+
         channel = self._connected(time.monotonic() + self._timeout)
         stream = CompareStub(channel).Compare(request)
         try:
@@ -230,6 +232,8 @@ def _probe(path: str, seconds: float) -> None:
 
 def _check_tls(address: str) -> None:
     """Raises _NoConnectionError with the TLS error: gRPC reports only that it is not ready."""
+    from shardmerge.proto.tls.diagnose import diagnosed  # only with TLS, or when there is no connection
+
     problem = diagnosed(address)
     if problem is not None:
         raise _NoConnectionError(str(problem), problem)

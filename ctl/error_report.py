@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from shardmerge.proto.common_pb2 import ErrorDetail
 from shardmerge.proto.errors import ShardmergeError
+
+if TYPE_CHECKING:
+    from shardmerge.proto.common_pb2 import ErrorDetail
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,3 +43,12 @@ class Report:
 def flat(text: str) -> str:
     """``text`` on one line, without characters that could control a terminal."""
     return " ".join("".join(mark if mark.isprintable() else " " for mark in text).split())
+
+
+def print_report(report: Report) -> None:
+    """Print the two lines on stderr, the first word in red on a terminal."""
+    text = report.lines()
+    if sys.stderr.isatty() and "NO_COLOR" not in os.environ:
+        text = "\x1b[1;31merror:\x1b[0m" + text.removeprefix("error:")
+    sys.stderr.write(text)
+    sys.stderr.flush()

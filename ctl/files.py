@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from shardmerge.proto import errors
-from shardmerge.proto import master_pb2 as pb
-from shardmerge.proto.config.document.yaml_file import compose
+
+if TYPE_CHECKING:
+    from shardmerge.proto import master_pb2 as pb
 
 _MAX_BYTES = 4 * 1024 * 1024  # what a gRPC message holds, too
 _YAML_SUFFIXES = (".yaml", ".yml")
@@ -32,6 +34,8 @@ def read_text(path: str) -> str:
 
 def config_file(path: str) -> pb.ConfigFile:
     """The file, unparsed: the master parses it, so that every client gets the same answer."""
+    from shardmerge.proto import master_pb2 as pb  # not for settings, which read their file too
+
     return pb.ConfigFile(name=path, content=read_text(path))
 
 
@@ -65,6 +69,8 @@ def task_name(argument: str) -> str:
 
 
 def _name_in(path: str, text: str) -> str:
+    from shardmerge.proto.config.document.yaml_file import compose
+
     # A message about a file that cannot be read never quotes the file: it holds passwords.
     document, findings = compose(text, path)
     if document is None:

@@ -10,7 +10,6 @@ from typing import Any, TypeVar
 import click
 
 from shardmerge.ctl.settings import CliValues, Output
-from shardmerge.proto.config import position
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -147,12 +146,16 @@ def shared(*, on_group: bool = False, by_source: bool = True) -> Callable[[Comma
 
 def _start_time(context: click.Context, parameter: click.Parameter, value: str) -> str:
     if value:
+        from shardmerge.proto.config import position
+
         position.start_at(value)  # raises the error of a malformed value
     return value
 
 
 def _stop_at(context: click.Context, parameter: click.Parameter, value: str) -> str:
     if value:
+        from shardmerge.proto.config import position
+
         position.stop_at(value)
     return value
 

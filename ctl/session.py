@@ -9,17 +9,17 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, TypeVar
 
 import click
-from rich.console import Console, RenderableType
 
 from shardmerge.ctl import as_json
 from shardmerge.ctl.as_json import Json
-from shardmerge.ctl.error_report import Report
+from shardmerge.ctl.error_report import Report, print_report
 from shardmerge.ctl.options import Line
 from shardmerge.ctl.settings import Output, Settings, resolve
 from shardmerge.ctl.verdict import Answer, judge
 
 if TYPE_CHECKING:
     import grpc
+    from rich.console import Console, RenderableType
 
     from shardmerge.ctl.client import MasterClient
     from shardmerge.proto.master_pb2_grpc import MasterStub
@@ -94,6 +94,8 @@ class Session:
 
     def console(self) -> Console:
         """The console for tables: coloured on a terminal only."""
+        from rich.console import Console  # importing it takes 0.1 s: only for tables
+
         width = None if sys.stdout.isatty() or "COLUMNS" in os.environ else _PIPE_WIDTH
         return Console(file=sys.stdout, highlight=False, markup=False, emoji=False, width=width)
 
@@ -119,12 +121,3 @@ class Session:
             return 0
         print_report(report)
         return 1
-
-
-def print_report(report: Report) -> None:
-    """Print the two lines on stderr, the first word in red on a terminal."""
-    text = report.lines()
-    if sys.stderr.isatty() and "NO_COLOR" not in os.environ:
-        text = "\x1b[1;31merror:\x1b[0m" + text.removeprefix("error:")
-    sys.stderr.write(text)
-    sys.stderr.flush()

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import difflib
 import enum
 import re
-import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
@@ -165,6 +163,8 @@ def split_sources(values: Iterable[str]) -> tuple[str, ...]:
 
 def read_config(path: str) -> dict[str, str]:
     """dmctl's own TOML file (DM's ``dmctl.toml``): master-addr, rpc-timeout, secret-key-path, ssl-*, all strings."""
+    import tomllib
+
     text = read_text(path)
     try:
         content = tomllib.loads(text)
@@ -172,6 +172,8 @@ def read_config(path: str) -> dict[str, str]:
         raise errors.ctl.BAD_CONFIG(path=path, problem=error) from error
     for key, value in content.items():
         if key not in _KEYS:
+            import difflib
+
             near = difflib.get_close_matches(key, _KEYS, 1)
             hint = f", do you mean {near[0]}?" if near else f"; known are {', '.join(_KEYS)}"
             raise errors.ctl.BAD_CONFIG(path=path, problem=f"unknown key {key}{hint}")

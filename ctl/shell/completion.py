@@ -17,7 +17,6 @@ from click.shell_completion import BashComplete, CompletionItem, add_completion_
 from shardmerge.ctl.options import Line
 from shardmerge.ctl.settings import resolve
 from shardmerge.ctl.shell.name_or_command import NameOrCommand
-from shardmerge.proto import master_pb2 as pb
 
 SHELLS = ("bash", "zsh", "fish")
 VARIABLE = "_DMCTL_COMPLETE"
@@ -25,13 +24,13 @@ VARIABLE = "_DMCTL_COMPLETE"
 _SECONDS = 1.0
 _WORD = re.compile(r"[A-Z][A-Z-]*")
 _NAMES = {
-    "TASK": pb.GetConfigRequest.KIND_TASK,
-    "ID": pb.GetConfigRequest.KIND_SOURCE,
-    "SOURCE": pb.GetConfigRequest.KIND_SOURCE,
-    "SOURCE-ID": pb.GetConfigRequest.KIND_SOURCE,
-    "WORKER": pb.GetConfigRequest.KIND_WORKER,
-    "WORKER-ID": pb.GetConfigRequest.KIND_WORKER,
-    "MASTER": pb.GetConfigRequest.KIND_MASTER,
+    "TASK": "KIND_TASK",
+    "ID": "KIND_SOURCE",
+    "SOURCE": "KIND_SOURCE",
+    "SOURCE-ID": "KIND_SOURCE",
+    "WORKER": "KIND_WORKER",
+    "WORKER-ID": "KIND_WORKER",
+    "MASTER": "KIND_MASTER",
 }
 _FILES = {"FILE": "file", "SCHEMA-FILE": "file", "DIRECTORY": "dir"}
 
@@ -91,9 +90,10 @@ def answer(command: click.Command, instruction: str) -> int:
         return 1
 
 
-def _names(ctx: click.Context, kind: pb.GetConfigRequest.Kind) -> list[str]:
+def _names(ctx: click.Context, kind: str) -> list[str]:
     try:
         from shardmerge.ctl.client import MasterClient
+        from shardmerge.proto import master_pb2 as pb
 
         line = ctx.find_object(Line) or Line()
         settings = resolve(line.values, os.environ)

@@ -13,9 +13,8 @@ from prompt_toolkit import PromptSession
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion, PathCompleter, ThreadedCompleter
 from prompt_toolkit.document import Document
 
-from shardmerge.ctl.error_report import Report
+from shardmerge.ctl.error_report import Report, print_report
 from shardmerge.ctl.options import Line, with_two_dashes
-from shardmerge.ctl.session import print_report
 from shardmerge.ctl.settings import CliValues
 from shardmerge.ctl.shell import history
 from shardmerge.proto import errors

@@ -6,7 +6,7 @@ import grpc
 
 from shardmerge.proto.etcd.api import rpc
 from shardmerge.proto.tls.diagnose import log_diagnosis
-from shardmerge.proto.tls.process import CertificateStore
+from shardmerge.proto.tls.store import CertificateStore
 
 _CHANNEL_OPTIONS: tuple[tuple[str, int], ...] = (
     ("grpc.enable_http_proxy", 0),

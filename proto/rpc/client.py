@@ -12,7 +12,6 @@ from shardmerge.proto.files.local_socket import SCHEME
 from shardmerge.proto.rpc.coded_errors import ERROR_METADATA, error_from_proto
 from shardmerge.proto.rpc.options import COMMON_OPTIONS, MAX_MESSAGE_BYTES
 from shardmerge.proto.tls import process as tls
-from shardmerge.proto.tls.diagnose import diagnosed
 
 _CHANNEL_OPTIONS: tuple[tuple[str, int], ...] = (
     *COMMON_OPTIONS,
@@ -50,6 +49,8 @@ def coded_from_rpc(error: grpc.RpcError, peer: str, address: str = "") -> Shardm
     reason = error.details() or error.code().name
     match error.code():
         case grpc.StatusCode.UNAVAILABLE:
+            from shardmerge.proto.tls.diagnose import diagnosed  # dmctl starts faster without what it imports
+
             of_tls = diagnosed(address) if address else None
             if of_tls is not None:
                 return of_tls

@@ -1,74 +1,19 @@
-"""The certificates that this process shows and trusts; replaced files are read without a restart."""
+"""The certificates that this process shows and trusts.
+
+What reads certificates is imported only where TLS is used: dmctl in plain text starts faster without it.
+"""
 
 from __future__ import annotations
 
-import threading
-
-import grpc
+from typing import TYPE_CHECKING
 
 from shardmerge.proto import errors
 from shardmerge.proto.errors import ShardmergeError
-from shardmerge.proto.log import get_logger
-from shardmerge.proto.tls.files import Certificates, read_certificates, readable_by_others, stamps_of
 from shardmerge.proto.tls.model import Tls, TlsFiles
 
-
-class CertificateStore:
-    """Thread-safe. Holds the certificates of ``files``; new ones are used once they are complete and valid."""
-
-    def __init__(self, files: TlsFiles) -> None:
-        """Raises what :func:`read_certificates` does."""
-        self.files = files
-        self._lock = threading.Lock()
-        self._stamp = stamps_of(files)
-        self._held = read_certificates(files)
-
-    def current(self) -> Certificates:
-        """The certificates in the files now. Invalid files are logged once and change nothing: while two files are
-        replaced one after the other, they do not match."""
-        with self._lock:
-            stamp = stamps_of(self.files)
-            if stamp != self._stamp:
-                self._stamp = stamp
-                try:
-                    found = read_certificates(self.files)
-                except ShardmergeError as error:
-                    get_logger().warning("new certificates not used", error=str(error), workaround=error.workaround)
-                else:
-                    if found != self._held:
-                        self._held = found
-                        get_logger().info("certificates replaced", **describe(self.files, found))
-            return self._held
-
-    def channel_credentials(self) -> grpc.ChannelCredentials:
-        """The credentials of a new channel."""
-        held = self.current()
-        return grpc.ssl_channel_credentials(held.ca, held.key or None, held.cert or None)
-
-    def server_credentials(self) -> grpc.ServerCredentials:
-        """Each connection gets the certificates of its time; a caller without a certificate is refused."""
-        served = self.current()
-
-        def now() -> grpc.ServerCertificateConfiguration:
-            nonlocal served
-            held = self.current()
-            if held is served:
-                return None  # type: ignore[return-value]  # "unchanged", which the published stubs do not know
-            served = held
-            return _configuration(held)
-
-        return grpc.dynamic_ssl_server_credentials(_configuration(served), now, require_client_authentication=True)
-
-
-def _configuration(held: Certificates) -> grpc.ServerCertificateConfiguration:
-    return grpc.ssl_server_certificate_configuration([(held.key, held.cert)], held.ca)
-
-
-def describe(files: TlsFiles, held: Certificates) -> dict[str, str]:
-    """The log fields of certificates."""
-    if held.until is None:
-        return {"ca": files.ca}
-    return {"ca": files.ca, "cert": files.cert, "name": held.name, "until": f"{held.until:%Y-%m-%d %H:%M} UTC"}
+if TYPE_CHECKING:
+    from shardmerge.proto.tls.files import Certificates
+    from shardmerge.proto.tls.store import CertificateStore
 
 
 class _Process:
@@ -86,6 +31,8 @@ def use(tls: Tls | None) -> None:
         _Process.tls = _Process.keeper = None
         return
     if _Process.keeper is None or _Process.keeper.files != tls.files:
+        from shardmerge.proto.tls.store import CertificateStore
+
         # If the files are invalid, nothing is sent in plain text instead.
         _Process.tls, _Process.keeper = tls, None
         _Process.keeper = CertificateStore(tls.files)
@@ -104,11 +51,15 @@ def use_in_daemon(tls: Tls | None, etcd: TlsFiles | None = None) -> None:
 
     Raises ``errors.tls.OWN_NAME``, too, if the process would refuse its own calls.
     """
+    from shardmerge.proto.log import get_logger
+
     use(tls)
     held = current()
     if tls is not None and held is not None:
         if tls.allowed_names and held.name not in tls.allowed_names:
             raise errors.tls.OWN_NAME(name=held.name or "(none)", certificate=tls.files.cert)
+        from shardmerge.proto.tls.store import describe
+
         get_logger().info("TLS between the processes", **describe(tls.files, held))
     files = [each for each in (None if tls is None else tls.files, etcd) if each is not None]
     for warning in {each.key: key_warning(each) for each in files}.values():
@@ -118,6 +69,8 @@ def use_in_daemon(tls: Tls | None, etcd: TlsFiles | None = None) -> None:
 
 def key_warning(files: TlsFiles) -> ShardmergeError | None:
     """KEY_READABLE when every user of this machine can read the key."""
+    from shardmerge.proto.tls.files import readable_by_others
+
     mode = readable_by_others(files)
     return errors.tls.KEY_READABLE(path=files.key, mode=mode) if mode else None
 
@@ -137,6 +90,8 @@ def certificate_store() -> CertificateStore | None:
 def store_for(files: TlsFiles) -> CertificateStore:
     """The store of the process if the files are the same, else a new one. Raises what :class:`CertificateStore`
     does."""
+    from shardmerge.proto.tls.store import CertificateStore
+
     own = certificate_store()
     return own if own is not None and own.files == files else CertificateStore(files)
 

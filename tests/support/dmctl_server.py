@@ -1,15 +1,17 @@
 """``python -m tests.support.dmctl_server <descriptor>``: runs dmctl in forked processes, for tests/support/dmctl.py.
 
-A dmctl spends nine tenths of its processor time on imports, and the tests run it thousands of times. This process
-imports it once. Each command is a process of its own, with its own arguments, environment, folder and output, that
+A dmctl spends most of its processor time on imports, and the tests run it thousands of times. This process imports all
+of it once. Each command is a process of its own, with its own arguments, environment, folder and output, that
 executes the console script's function.
 """
 
 from __future__ import annotations
 
 import gc
+import importlib
 import json
 import os
+import pkgutil
 import signal
 import socket
 import sys
@@ -19,13 +21,13 @@ from typing import NoReturn, TypedDict
 # Before gRPC is imported, as dmctl's main does it.
 os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 
-from shardmerge.ctl import client
+from shardmerge import ctl
 from shardmerge.ctl.main import main
-from shardmerge.proto import master_pb2_grpc
-from shardmerge.proto.tls import process
+from shardmerge.proto.config.document import yaml_file
+from shardmerge.proto.tls import diagnose, store
 
-IMPORTED_WHEN_NEEDED = (client, master_pb2_grpc, process)
-"""Modules that a command imports while it runs."""
+IMPORTED_WHEN_NEEDED = (yaml_file, diagnose, store)
+"""Modules of other packages that a command imports while it runs."""
 _REQUEST_BYTES = 1 << 20
 
 
@@ -104,6 +106,8 @@ def _run() -> NoReturn:
 
 if __name__ == "__main__":
     with socket.socket(fileno=int(sys.argv[1])) as _requests:
+        for _module in pkgutil.walk_packages(ctl.__path__, "shardmerge.ctl."):
+            importlib.import_module(_module.name)
         # The garbage collector writes to every object that it tracks: a forked process would copy those memory pages.
         gc.freeze()
         serve(_requests)

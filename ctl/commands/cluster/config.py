@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib.resources import files
 from pathlib import Path
 from typing import cast
 
@@ -12,7 +11,6 @@ from shardmerge.ctl import as_json
 from shardmerge.ctl.commands.cluster.config_directory import export_configs, import_configs
 from shardmerge.ctl.commands.source.operate_source import operate_source
 from shardmerge.ctl.commands.task.update_task import update_task
-from shardmerge.ctl.config_files.export import write_private
 from shardmerge.ctl.files import task_name
 from shardmerge.ctl.options import shared
 from shardmerge.ctl.session import Session
@@ -46,6 +44,8 @@ def _show(kind: pb.GetConfigRequest.Kind, name: str | None, path: str) -> int:
 def _put(session: Session, text: str, path: str) -> int:
     """Print or write a configuration: YAML, in a pipe too; with `--output json` in DM's field."""
     if path:
+        from shardmerge.ctl.config_files.export import write_private
+
         try:
             write_private(Path(path), text)
         except OSError as error:
@@ -58,7 +58,7 @@ def _put(session: Session, text: str, path: str) -> int:
     return 0
 
 
-@click.group("config", short_help="show, export and import configurations")
+@click.group("config")
 def config() -> None:
     """Show the stored files of tasks and sources, and the settings of masters and workers; export and import them."""
 
@@ -143,6 +143,8 @@ def task_template(name: str | None, path: str) -> int:
     """
     if name:
         return _show(_Kind.KIND_TASK, name, path)
+    from importlib.resources import files
+
     return _put(
         Session.current(), files("shardmerge.ctl").joinpath("task-sample.yaml").read_text(encoding="utf-8"), path
     )
@@ -208,7 +210,7 @@ def source_update(context: click.Context, items: tuple[str, ...]) -> int:
     return int(context.invoke(operate_source, op="update", items=items))
 
 
-@click.command("get-config", hidden=True)
+@click.command("get-config")
 @click.argument("kind", type=click.Choice(["task", "master", "worker", "source"]))
 @click.argument("name")
 @click.option("-f", "--file", "path", default="", metavar="FILE", help="write it to this file (mode 0600)")
@@ -228,6 +230,9 @@ def get_config(kind: str, name: str, path: str) -> int:
     }
     return _show(kinds[kind], name, path)
 
+
+get_task_config = get_config
+"""DM's oldest spelling."""
 
 config.add_command(export_configs)
 config.add_command(import_configs)

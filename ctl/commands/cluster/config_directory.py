@@ -8,11 +8,9 @@ from typing import Any, TypeVar
 import click
 
 from shardmerge.ctl import as_json
-from shardmerge.ctl.config_files import export, importing
 from shardmerge.ctl.options import shared
 from shardmerge.ctl.session import Session
 from shardmerge.proto import master_pb2 as pb
-from shardmerge.proto.config.document.masking import holds_secrets
 from shardmerge.proto.errors import ShardmergeError
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -42,6 +40,9 @@ def export_configs(path: str, directory: str) -> int:
     Example:
         dmctl --master-addr unix:/run/shardmerge/master-1.sock config export -p ./configs
     """
+    from shardmerge.ctl.config_files import export
+    from shardmerge.proto.config.document.masking import holds_secrets
+
     session = Session.current()
     path = path or directory or _DEFAULT
     sources = _all(session, pb.GetConfigRequest.KIND_SOURCE)
@@ -79,6 +80,8 @@ def import_configs(path: str, directory: str) -> int:
     Example:
         dmctl config import -p ./configs
     """
+    from shardmerge.ctl.config_files import export, importing
+
     session = Session.current()
     progress = importing.Progress()
     try:

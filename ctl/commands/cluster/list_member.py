@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import click
 
+from shardmerge.ctl import render
 from shardmerge.ctl.options import shared
-from shardmerge.ctl.render import tables
 from shardmerge.ctl.session import Session
 from shardmerge.ctl.settings import split_sources
 from shardmerge.proto import master_pb2 as pb
 
 
-@click.command("list-member", short_help="show masters and workers")
+@click.command("list-member")
 @click.option("-l", "--leader", is_flag=True, help="only the leader")
 @click.option("-m", "--master", is_flag=True, help="only masters")
 @click.option("-w", "--worker", is_flag=True, help="only workers")
@@ -29,4 +29,4 @@ def list_member(names: tuple[str, ...], *, leader: bool, master: bool, worker: b
         leader = master = worker = True
     request = pb.ListMemberRequest(leader=leader, master=master, worker=worker, names=split_sources(names))
     answer = session.call("list-member", lambda stub: stub.ListMember, request)
-    return session.show("list-member", answer, lambda: tables.list_member(answer))
+    return session.show("list-member", answer, lambda: render.tables.list_member(answer))

@@ -15,7 +15,7 @@ def _print_message(session: Session, msg: str) -> int:
     return 0
 
 
-@click.command("operate-leader", short_help="let another master lead")
+@click.command("operate-leader")
 @click.argument("op", type=click.Choice(["evict", "cancel-evict"]))
 @shared(by_source=False)
 def operate_leader(op: str) -> int:
@@ -43,7 +43,7 @@ def operate_leader(op: str) -> int:
     return _print_message(session, "\n".join(messages))
 
 
-@click.command("offline-member", short_help="forget a worker that will not come back")
+@click.command("offline-member")
 @click.option("-m", "--master", is_flag=True, help="a master")
 @click.option("-w", "--worker", "is_worker", is_flag=True, help="a worker")
 @click.option("-n", "--name", required=True, metavar="NAME", help="name of the member, which must be dead")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
 _EXISTS = "something is there already, and it is not replaced"
 
 
-@click.command("support-bundle", short_help="write one file that describes the cluster, without secrets")
+@click.command("support-bundle")
 @click.option(
     "-o",
     "--output-file",
@@ -43,6 +42,8 @@ def support_bundle(path: str) -> int:
     Example:
         dmctl support-bundle -o /tmp/cluster.tar.gz
     """
+    from importlib.metadata import version
+
     from shardmerge.ctl.bundle.archive import Archive  # imports of gRPC take 0.2 s: only when needed
     from shardmerge.ctl.bundle.collect import Collection
     from shardmerge.ctl.bundle.contents import BundleFile, NotCollected

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _KINDS = ("task", "source", "master", "worker")
 
 
-@click.command("check-config", short_help="check configuration files without a server")
+@click.command("check-config")
 @click.argument("files", metavar="FILE…", nargs=-1)
 @click.option("--kind", type=click.Choice(_KINDS), help="what the files are  [default: recognised by their keys]")
 @click.option("--json-schema", type=click.Choice(_KINDS), help="print the JSON Schema of such a file, for editors")

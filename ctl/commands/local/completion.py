@@ -8,7 +8,7 @@ from click.shell_completion import get_completion_class
 from shardmerge.ctl.shell.completion import SHELLS, VARIABLE
 
 
-@click.command("completion", short_help="print the script that completes commands in a shell")
+@click.command("completion")
 @click.argument("shell", type=click.Choice(SHELLS))
 @click.pass_context
 def completion(context: click.Context, shell: str) -> int:

@@ -15,7 +15,7 @@ from shardmerge.proto import errors
 from shardmerge.proto.files.durable_file import rewrite
 
 
-@click.command("encrypt", short_help="encrypt a password for a file")
+@click.command("encrypt")
 @click.argument("plain", required=False)
 @click.option(
     "--secret-key-path",

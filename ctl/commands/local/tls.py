@@ -11,7 +11,7 @@ from shardmerge.ctl.options import shared
 from shardmerge.ctl.session import Session
 
 
-@click.group("tls", short_help="make certificates for a cluster")
+@click.group("tls")
 def tls() -> None:
     """Make the certificates for TLS between dmctl, masters and workers. No server is called."""
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import click
 
+from shardmerge.ctl import render
 from shardmerge.ctl.options import shared
-from shardmerge.ctl.render import tables
 from shardmerge.ctl.session import Session
 from shardmerge.proto import master_pb2 as pb
 
 _Op = pb.OperateRelayRequest
 
 
-@click.command("start-relay", short_help="nothing to do: the relay log is always on")
+@click.command("start-relay")
 @click.argument("workers", metavar="[WORKER]…", nargs=-1)
 @shared()
 def start_relay(workers: tuple[str, ...]) -> int:
@@ -29,7 +29,7 @@ def start_relay(workers: tuple[str, ...]) -> int:
     return _operate("start-relay", _Op.OP_START)
 
 
-@click.command("stop-relay", short_help="refused, with what to use instead")
+@click.command("stop-relay")
 @click.argument("workers", metavar="[WORKER]…", nargs=-1)
 @shared()
 def stop_relay(workers: tuple[str, ...]) -> int:
@@ -43,7 +43,7 @@ def stop_relay(workers: tuple[str, ...]) -> int:
     return _operate("stop-relay", _Op.OP_STOP)
 
 
-@click.command("pause-relay", short_help="fetch nothing more from sources")
+@click.command("pause-relay")
 @shared()
 def pause_relay() -> int:
     """Stop fetching from the sources of -s until resume-relay. Tasks apply what the relay log holds, then wait.
@@ -56,7 +56,7 @@ def pause_relay() -> int:
     return _operate("pause-relay", _Op.OP_PAUSE)
 
 
-@click.command("resume-relay", short_help="fetch from sources again")
+@click.command("resume-relay")
 @shared()
 def resume_relay() -> int:
     """Continue fetching from the sources of -s after pause-relay.
@@ -75,4 +75,4 @@ def _operate(command: str, op: pb.OperateRelayRequest.Op) -> int:
         raise click.UsageError(f"{command} needs at least one source: -s")
     request = pb.OperateRelayRequest(op=op, sources=sources)
     answer = session.call(command, lambda master: master.OperateRelay, request)
-    return session.show(command, answer, lambda: tables.operate_relay(answer))
+    return session.show(command, answer, lambda: render.tables.operate_relay(answer))

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import click
 
+from shardmerge.ctl import render
 from shardmerge.ctl.files import config_file, is_file_argument
 from shardmerge.ctl.options import shared
-from shardmerge.ctl.render import tables
 from shardmerge.ctl.session import Session
 from shardmerge.proto import master_pb2 as pb
 
 
-@click.command("operate-source", short_help="create, update, show or stop sources")
+@click.command("operate-source")
 @click.argument("op", metavar="create|update|stop|show", required=False)
 @click.argument("items", metavar="[FILE|ID]…", nargs=-1)
 @click.option("-w", "--worker", default="", metavar="NAME", help="create: bind the source to this worker")
@@ -80,4 +80,4 @@ def operate_source(
         raise click.UsageError("--worker goes with operate-source create only")
     command = f"operate-source {op}"
     answer = session.call(command, lambda master: master.OperateSource, request)
-    return session.show(command, answer, lambda: tables.operate_source(answer))
+    return session.show(command, answer, lambda: render.tables.operate_source(answer))

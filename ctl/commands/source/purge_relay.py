@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import click
 
+from shardmerge.ctl import render
 from shardmerge.ctl.options import shared
-from shardmerge.ctl.render import tables
 from shardmerge.ctl.session import Session
 from shardmerge.proto import master_pb2 as pb
 
 
-@click.command("purge-relay", short_help="remove old relay log files")
+@click.command("purge-relay")
 @click.option("-f", "--filename", default="", metavar="BINLOG-FILE", help="remove everything before this binlog file")
 @click.option("--sub-dir", default="", metavar="ID", help="only if this is the relay log: relaySubDir in query-status")
 @shared()
@@ -30,4 +30,4 @@ def purge_relay(filename: str, sub_dir: str) -> int:
         raise click.UsageError("purge-relay needs a binlog file: --filename")
     request = pb.PurgeRelayRequest(sources=session.settings.sources, filename=filename, sub_dir=sub_dir)
     answer = session.call("purge-relay", lambda master: master.PurgeRelay, request)
-    return session.show("purge-relay", answer, lambda: tables.purge_relay(answer))
+    return session.show("purge-relay", answer, lambda: render.tables.purge_relay(answer))

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import click
 
+from shardmerge.ctl import render
 from shardmerge.ctl.options import shared
-from shardmerge.ctl.render import tables
 from shardmerge.ctl.session import Session
 from shardmerge.proto import master_pb2 as pb
 
 
-@click.command("transfer-source", short_help="move a source to another worker")
+@click.command("transfer-source")
 @click.argument("source_id", metavar="SOURCE-ID")
 @click.argument("worker", metavar="WORKER")
 @shared(by_source=False)
@@ -24,4 +24,4 @@ def transfer_source(source_id: str, worker: str) -> int:
     session = Session.current()
     request = pb.TransferSourceRequest(source=source_id, worker=worker)
     answer = session.call("transfer-source", lambda master: master.TransferSource, request)
-    return session.show("transfer-source", answer, lambda: tables.transfer_source(answer))
+    return session.show("transfer-source", answer, lambda: render.tables.transfer_source(answer))

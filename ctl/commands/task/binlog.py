@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import click
 
+from shardmerge.ctl import render
 from shardmerge.ctl.files import task_name
 from shardmerge.ctl.options import shared
-from shardmerge.ctl.render import tables
 from shardmerge.ctl.session import Session
 from shardmerge.proto import master_pb2 as pb
 
@@ -25,10 +25,10 @@ def _handle(command: str, op: pb.HandleBinlogRequest.Op, task: str, binlog_pos: 
         op=op, task=task_name(task), sources=session.settings.sources, binlog_pos=binlog_pos, sqls=sqls
     )
     answer = session.call(command, lambda master: master.HandleBinlog, request)
-    return session.show(command, answer, lambda: tables.handle_binlog(answer))
+    return session.show(command, answer, lambda: render.tables.handle_binlog(answer))
 
 
-@click.group("binlog", short_help="skip or replace a statement that stops a task")
+@click.group("binlog")
 def binlog() -> None:
     """Skip, replace or extend one statement of a source's binlog, for example the one a task has stopped before.
 
@@ -110,7 +110,7 @@ def show(task: str, binlog_pos: str) -> int:
     return _handle("binlog list", _Op.OP_LIST, task, binlog_pos)
 
 
-@click.command("handle-error", context_settings=_SQL, hidden=True)
+@click.command("handle-error", context_settings=_SQL)
 @click.argument("task", metavar="TASK|FILE")
 @click.argument("op", type=click.Choice(["skip", "replace", "revert"]))
 @click.argument("sqls", nargs=-1)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import click
 
+from shardmerge.ctl import render
 from shardmerge.ctl.files import read_text, task_name
 from shardmerge.ctl.options import shared
-from shardmerge.ctl.render import schema_table
 from shardmerge.ctl.session import Session
 from shardmerge.proto import master_pb2 as pb
 from shardmerge.proto import worker_pb2
@@ -38,10 +38,10 @@ def _operate(
         from_target=from_target,
     )
     answer = session.call(command, lambda master: master.OperateSchema, request)
-    return session.show(command, answer, lambda: schema_table.schemas(answer))
+    return session.show(command, answer, lambda: render.schema_table.schemas(answer))
 
 
-@click.group("binlog-schema", short_help="the recorded structure of a shard table")
+@click.group("binlog-schema")
 def binlog_schema() -> None:
     """Show or replace the recorded structure of a shard table: its row events are read with it, and the DDL in the
     binlog changes it. Needed, for example, for a task that begins in the binlog before a change of the table.
@@ -122,7 +122,7 @@ def delete(task: str, database: str, table: str) -> int:
     return _operate("binlog-schema delete", worker_pb2.SCHEMA_OP_DELETE, task, database, table)
 
 
-@click.command("operate-schema", hidden=True)
+@click.command("operate-schema")
 @click.argument("op", type=click.Choice(["get", "set", "remove"]))
 @click.argument("task", metavar="TASK|FILE")
 @click.argument("schema_file", default="")

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import click
 
+from shardmerge.ctl import render
 from shardmerge.ctl.files import config_file
 from shardmerge.ctl.options import shared, start_and_stop_options
-from shardmerge.ctl.render import tables
 from shardmerge.ctl.session import Session
 from shardmerge.proto import master_pb2 as pb
 
 
-@click.command("check-task", short_help="run a task file's pre-checks")
+@click.command("check-task")
 @click.argument("file", metavar="FILE")
 @click.option("-e", "--error", "max_errors", type=click.IntRange(0), default=10, help="the most failures to show  [10]")
 @click.option(
@@ -40,5 +40,5 @@ def check_task(
     return session.show(
         "check-task",
         answer,
-        lambda: tables.check_task(answer, max_errors=max_errors, max_warnings=max_warnings),
+        lambda: render.tables.check_task(answer, max_errors=max_errors, max_warnings=max_warnings),
     )

@@ -11,11 +11,10 @@ from pathlib import Path
 
 import click
 
-from shardmerge.ctl import as_json
-from shardmerge.ctl.error_report import Report
+from shardmerge.ctl import as_json, render
+from shardmerge.ctl.error_report import Report, print_report
 from shardmerge.ctl.files import task_name
 from shardmerge.ctl.options import shared
-from shardmerge.ctl.render import compare_table
 from shardmerge.ctl.render.compare_multisets import judge_multisets
 from shardmerge.ctl.render.compare_result import (
     SAME,
@@ -27,12 +26,12 @@ from shardmerge.ctl.render.compare_result import (
     exit_code,
     unrepaired,
 )
-from shardmerge.ctl.session import Session, print_report
+from shardmerge.ctl.session import Session
 from shardmerge.proto import compare_pb2 as pb
 from shardmerge.proto.errors import ShardmergeError
 
 
-@click.command("compare", short_help="compare the target with the shard tables, row by row")
+@click.command("compare")
 @click.argument("task", metavar="TASK|FILE")
 @click.option("-t", "--table", "tables", multiple=True, metavar="SCHEMA.TABLE", help="only this shard or target table")
 @click.option("--repair", is_flag=True, help="copy the rows that differ again, while the task runs")
@@ -121,7 +120,7 @@ def _run(session: Session, request: pb.CompareRequest, path: Path) -> int:
     if session.is_json:
         print(as_json.to_text(as_json.to_value(summary)), flush=True)
     else:
-        session.console().print(compare_table.compared(summary))
+        session.console().print(render.compare_table.compared(summary))
         sys.stdout.flush()
     if report is not None:
         print_report(report)

@@ -9,7 +9,6 @@ import click
 from shardmerge.ctl.files import task_name
 from shardmerge.ctl.options import shared
 from shardmerge.ctl.render.task_history.period import FORMS, since_of
-from shardmerge.ctl.render.task_history.timeline import timeline, value
 from shardmerge.ctl.session import Session
 from shardmerge.proto import master_pb2 as pb
 
@@ -25,7 +24,7 @@ def _since(context: click.Context, parameter: click.Parameter, text: str) -> flo
         raise click.BadParameter(str(error), context, parameter) from None
 
 
-@click.command("history", short_help="show what happened to a task")
+@click.command("history")
 @click.argument("task", metavar="TASK|FILE")
 @click.option("--since", default="", metavar="WHEN", callback=_since, help=f"{FORMS}  [all that is kept]")
 @click.option(
@@ -54,6 +53,8 @@ def history(task: str, since: float, kinds: tuple[str, ...], limit: int) -> int:
         dmctl history merge --since 2d
         dmctl history merge --kind error --kind command -s mysql-01
     """
+    from shardmerge.ctl.render.task_history.timeline import timeline, value
+
     session = Session.current()
     request = pb.HistoryRequest(
         task=task_name(task), since=since, sources=session.settings.sources, kinds=kinds, limit=limit

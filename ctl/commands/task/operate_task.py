@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import click
 
+from shardmerge.ctl import render
 from shardmerge.ctl.files import config_file, is_file_argument, task_name
 from shardmerge.ctl.options import shared
-from shardmerge.ctl.render import tables
 from shardmerge.ctl.session import Session
 from shardmerge.proto import master_pb2 as pb
 
@@ -23,14 +23,14 @@ def _operate(command: str, op: pb.OperateTaskRequest.Op, task: str | None, *, re
         file=config_file(task) if remove_meta and task is not None and is_file_argument(task) else None,
     )
     answer = session.call(command, lambda master: master.OperateTask, request)
-    return session.show(command, answer, lambda: tables.operate_task(answer))
+    return session.show(command, answer, lambda: render.tables.operate_task(answer))
 
 
 # DM's dmctl sends subtasks in batches; here one transaction holds them all.
 _batch_size = click.option("--batch-size", type=int, hidden=True, expose_value=False)
 
 
-@click.command("stop-task", short_help="stop a task and forget it")
+@click.command("stop-task")
 @click.argument("task", metavar="[TASK|FILE]", required=False)
 @click.option(
     "--remove-meta",
@@ -50,7 +50,7 @@ def stop_task(task: str | None, *, remove_meta: bool) -> int:
     return _operate("stop-task", pb.OperateTaskRequest.OP_STOP, task, remove_meta=remove_meta)
 
 
-@click.command("pause-task", short_help="pause a task")
+@click.command("pause-task")
 @click.argument("task", metavar="[TASK|FILE]", required=False)
 @_batch_size
 @shared()
@@ -64,7 +64,7 @@ def pause_task(task: str | None) -> int:
     return _operate("pause-task", pb.OperateTaskRequest.OP_PAUSE, task)
 
 
-@click.command("resume-task", short_help="resume a paused task")
+@click.command("resume-task")
 @click.argument("task", metavar="[TASK|FILE]", required=False)
 @_batch_size
 @shared()

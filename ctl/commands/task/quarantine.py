@@ -7,9 +7,9 @@ from typing import Any, TypeVar
 
 import click
 
+from shardmerge.ctl import render
 from shardmerge.ctl.files import task_name
 from shardmerge.ctl.options import shared
-from shardmerge.ctl.render import quarantine_table
 from shardmerge.ctl.session import Session
 from shardmerge.proto import master_pb2 as pb
 from shardmerge.proto import worker_pb2
@@ -32,10 +32,10 @@ def _operate(name: str, op: worker_pb2.QuarantineOp, task: str, table: str, key:
     session = Session.current()
     request = pb.QuarantineRequest(op=op, task=task_name(task), sources=session.settings.sources, table=table, key=key)
     answer = session.call(name, lambda master: master.Quarantine, request)
-    return session.show(name, answer, lambda: quarantine_table.held(answer))
+    return session.show(name, answer, lambda: render.quarantine_table.held(answer))
 
 
-@click.group("quarantine", short_help="rows that the target refused")
+@click.group("quarantine")
 def quarantine() -> None:
     """Rows that the target refused under `on-row-error: quarantine`: held with all later changes of their keys."""
 

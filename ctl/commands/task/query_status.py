@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import click
 
-from shardmerge.ctl import as_json
+from shardmerge.ctl import as_json, render
 from shardmerge.ctl.files import task_name
 from shardmerge.ctl.options import SecondsRange, shared
-from shardmerge.ctl.render import status_table, tables
 from shardmerge.ctl.render.progress import Until
 from shardmerge.ctl.session import Session
-from shardmerge.ctl.watch import watch
 from shardmerge.proto import master_pb2 as pb
 
 
-@click.command("query-status", short_help="show the state of tasks, once or live")
+@click.command("query-status")
 @click.argument("task", metavar="[TASK|FILE]", required=False)
 @click.option("--more", is_flag=True, help="positions, relay, tables and lanes too")
 @click.option("--watch", "watching", is_flag=True, help="refresh until Ctrl-C or until the task has finished")
@@ -41,6 +39,8 @@ def query_status(task: str | None, until: str | None, interval: float, *, more: 
     session = Session.current()
     query = Query(session, task_name(task) if task is not None else "", more=more)
     if watching or until is not None:
+        from shardmerge.ctl.watch import watch
+
         goal = Until(until) if until is not None else None
         if goal is not None and not query.detail:
             raise click.UsageError("--until needs a task, or -s")
@@ -51,7 +51,7 @@ def query_status(task: str | None, until: str | None, interval: float, *, more: 
     return session.show(
         "query-status",
         answer,
-        lambda: status_table.detail(answer, more=more) if query.detail else tables.task_list(answer),
+        lambda: render.status_table.detail(answer, more=more) if query.detail else render.tables.task_list(answer),
         lambda: as_json.query_status(answer, detail=query.detail),
     )
 

@@ -6,9 +6,9 @@ import re
 
 import click
 
+from shardmerge.ctl import render
 from shardmerge.ctl.files import config_file, is_file_argument
 from shardmerge.ctl.options import shared
-from shardmerge.ctl.render import rules_table
 from shardmerge.ctl.session import Session
 from shardmerge.proto import errors, worker_pb2
 from shardmerge.proto import master_pb2 as pb
@@ -17,7 +17,7 @@ _PART = r"(?:`((?:[^`]|``)+)`|([^`.]+))"
 _NAME = re.compile(rf"{_PART}\.{_PART}")
 
 
-@click.command("rules", short_help="where each table's rows go, and why")
+@click.command("rules")
 @click.argument("task", metavar="TASK|FILE")
 @click.argument("tables", metavar="[SCHEMA.TABLE]…", nargs=-1)
 @shared()
@@ -34,7 +34,7 @@ def rules(task: str, tables: tuple[str, ...]) -> int:
     session = Session.current()
     request = rules_request(session, task, tables)
     answer = session.call("rules", lambda master: master.ExplainRules, request)
-    return session.show("rules", answer, lambda: rules_table.explained(answer, in_full=bool(tables)))
+    return session.show("rules", answer, lambda: render.rules_table.explained(answer, in_full=bool(tables)))
 
 
 def rules_request(session: Session, task: str, tables: tuple[str, ...]) -> pb.ExplainRulesRequest:

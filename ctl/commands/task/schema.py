@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import click
 
+from shardmerge.ctl import render
 from shardmerge.ctl.commands.task.rules import rules_request
 from shardmerge.ctl.options import shared
-from shardmerge.ctl.render import foreign_keys_script, targets_table
 from shardmerge.ctl.session import Session
 from shardmerge.ctl.verdict import judge
 
 
-@click.command("schema", short_help="the target tables, and how the shard tables differ")
+@click.command("schema")
 @click.argument("task", metavar="TASK|FILE")
 @click.argument("tables", metavar="[SCHEMA.TABLE]…", nargs=-1)
 @click.option("--foreign-keys", is_flag=True, help="the shard tables' foreign keys as SQL for the target")
@@ -35,6 +35,6 @@ def schema(task: str, tables: tuple[str, ...], foreign_keys: bool) -> int:
     answer = session.call("schema", lambda master: master.ShowTargets, request)
     if foreign_keys and not session.is_json:
         # Lines that are wrapped would no longer be comments.
-        print(foreign_keys_script.script(answer), flush=True)
+        print(render.foreign_keys_script.script(answer), flush=True)
         return session.conclude(judge("schema", answer))
-    return session.show("schema", answer, lambda: targets_table.targets(answer))
+    return session.show("schema", answer, lambda: render.targets_table.targets(answer))

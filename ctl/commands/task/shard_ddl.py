@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import click
 
+from shardmerge.ctl import render
 from shardmerge.ctl.files import task_name
 from shardmerge.ctl.options import shared
-from shardmerge.ctl.render import preview_table
 from shardmerge.ctl.session import Session
 from shardmerge.proto import master_pb2 as pb
 
 
-@click.group("shard-ddl", short_help="dry run of a DDL on shard tables")
+@click.group("shard-ddl")
 def shard_ddl() -> None:
     """Dry run of a DDL on shard tables; for tables that are parked already see `shard-ddl-lock`."""
 
@@ -40,4 +40,4 @@ def preview(task: str, statement: str, tables: tuple[str, ...]) -> int:
         task=task_name(task), statement=statement, tables=tables, sources=session.settings.sources
     )
     answer = session.call("shard-ddl preview", lambda master: master.PreviewDDL, request)
-    return session.show("shard-ddl preview", answer, lambda: preview_table.previewed(answer))
+    return session.show("shard-ddl preview", answer, lambda: render.preview_table.previewed(answer))

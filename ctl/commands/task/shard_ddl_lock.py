@@ -7,9 +7,9 @@ from typing import Any, TypeVar
 
 import click
 
+from shardmerge.ctl import render
 from shardmerge.ctl.files import task_name
 from shardmerge.ctl.options import shared
-from shardmerge.ctl.render import lock_table
 from shardmerge.ctl.session import Session
 from shardmerge.ctl.shell.name_or_command import NameOrCommand
 from shardmerge.proto import master_pb2 as pb
@@ -21,7 +21,7 @@ def _show(task: str | None) -> int:
     session = Session.current()
     request = pb.ShowDDLLocksRequest(task=task_name(task) if task is not None else "", sources=session.settings.sources)
     answer = session.call("shard-ddl-lock", lambda master: master.ShowDDLLocks, request)
-    return session.show("shard-ddl-lock", answer, lambda: lock_table.locks(answer))
+    return session.show("shard-ddl-lock", answer, lambda: render.lock_table.locks(answer))
 
 
 def _unlock(lock_id: str, owner: str, action: str | None, database: str, table: str, *, force_remove: bool) -> int:
@@ -36,7 +36,7 @@ def _unlock(lock_id: str, owner: str, action: str | None, database: str, table: 
         sources=session.settings.sources,
     )
     answer = session.call("shard-ddl-lock unlock", lambda master: master.UnlockDDLLock, request)
-    return session.show("shard-ddl-lock unlock", answer, lambda: lock_table.unlocked(answer))
+    return session.show("shard-ddl-lock unlock", answer, lambda: render.lock_table.unlocked(answer))
 
 
 def _unlock_options(command: Command) -> Command:
@@ -62,7 +62,7 @@ def _unlock_options(command: Command) -> Command:
     return command
 
 
-@click.command("show-ddl-locks", short_help="show the locks of sharding DDLs", hidden=True)
+@click.command("show-ddl-locks")
 @click.argument("task", metavar="[TASK|FILE]", required=False)
 @shared()
 def show_ddl_locks(task: str | None) -> int:
@@ -75,7 +75,7 @@ def show_ddl_locks(task: str | None) -> int:
     return _show(task)
 
 
-@click.command("unlock-ddl-lock", short_help="decide about a lock", hidden=True)
+@click.command("unlock-ddl-lock")
 @_unlock_options
 @shared()
 def unlock_ddl_lock(
@@ -94,7 +94,6 @@ def unlock_ddl_lock(
     "shard-ddl-lock",
     cls=NameOrCommand,
     invoke_without_command=True,
-    short_help="show the locks of sharding DDLs, or decide about one",
     subcommand_metavar="[TASK|FILE] | unlock LOCK-ID …",
 )
 @shared()

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import click
 
+from shardmerge.ctl import render
 from shardmerge.ctl.files import config_file
 from shardmerge.ctl.options import shared, start_and_stop_options
-from shardmerge.ctl.render import tables
 from shardmerge.ctl.session import Session
 from shardmerge.proto import master_pb2 as pb
 
 
-@click.command("start-task", short_help="check a task file and start the task")
+@click.command("start-task")
 @click.argument("file", metavar="FILE")
 @click.option(
     "--remove-meta",
@@ -37,4 +37,4 @@ def start_task(file: str, start_time: str, stop_at: str, *, remove_meta: bool) -
         stop_at=stop_at,
     )
     answer = session.call("start-task", lambda master: master.StartTask, request)
-    return session.show("start-task", answer, lambda: tables.start_task(answer))
+    return session.show("start-task", answer, lambda: render.tables.start_task(answer))

@@ -6,15 +6,15 @@ import sys
 
 import click
 
+from shardmerge.ctl import render
 from shardmerge.ctl.files import config_file
 from shardmerge.ctl.options import shared
-from shardmerge.ctl.render import tables
 from shardmerge.ctl.session import Session
 from shardmerge.proto import errors
 from shardmerge.proto import master_pb2 as pb
 
 
-@click.command("update-task", short_help="replace a running task's file")
+@click.command("update-task")
 @click.argument("file", metavar="FILE")
 @click.option("--dry-run", is_flag=True, help="only show what would change")
 @click.option(
@@ -41,7 +41,7 @@ def update_task(file: str, *, dry_run: bool, rename_target: bool, yes: bool) -> 
     if rename_target and not dry_run and not _may_rename(session, request, is_confirmed=yes):
         return 1
     answer = _call(session, request)
-    return session.show("update-task", answer, lambda: tables.update_task(answer))
+    return session.show("update-task", answer, lambda: render.tables.update_task(answer))
 
 
 def _may_rename(session: Session, request: pb.UpdateTaskRequest, *, is_confirmed: bool) -> bool:
@@ -54,7 +54,7 @@ def _may_rename(session: Session, request: pb.UpdateTaskRequest, *, is_confirmed
         raise errors.ctl.REFUSED(command="update-task", answer="the master's version does not know --rename-target")
     if answer.result and is_confirmed:
         return True
-    if session.show("update-task", answer, lambda: tables.update_task(answer)) != 0:
+    if session.show("update-task", answer, lambda: render.tables.update_task(answer)) != 0:
         return False
     return click.confirm("Pause the task, rename the table, and resume?", err=True)
 

@@ -8,11 +8,10 @@ import click
 
 from shardmerge.ctl.options import SecondsRange, shared
 from shardmerge.ctl.session import Session
-from shardmerge.ctl.watch import top as watch_top
 from shardmerge.proto import master_pb2 as pb
 
 
-@click.command("top", short_help="show all tasks live, the worst first")
+@click.command("top")
 @click.option(
     "--interval",
     type=SecondsRange(0.2, 3600),
@@ -31,6 +30,8 @@ def top(interval: float, *, once: bool) -> int:
     Example:
         dmctl top --interval 5
     """
+    from shardmerge.ctl.watch import top as watch_top
+
     session = Session.current()
 
     def ask(timeout: float | None) -> pb.OverviewResponse:

@@ -6,12 +6,11 @@ import click
 
 from shardmerge.ctl.files import task_name
 from shardmerge.ctl.options import SecondsRange, shared
-from shardmerge.ctl.render.diagnosis import findings
 from shardmerge.ctl.session import Session
 from shardmerge.proto import master_pb2 as pb
 
 
-@click.command("why", short_help="show why a task is slow or makes no progress, and what to do")
+@click.command("why")
 @click.argument("task", metavar="TASK|FILE")
 @click.option(
     "--seconds",
@@ -32,6 +31,8 @@ def why(task: str, seconds: float, *, all_findings: bool) -> int:
     Example:
         dmctl why merge
     """
+    from shardmerge.ctl.render.diagnosis import findings
+
     session = Session.current()
     request = pb.DiagnoseRequest(task=task_name(task), sources=session.settings.sources, seconds=seconds)
     answer = session.call("why", lambda master: master.Diagnose, request)

@@ -15,7 +15,8 @@ from shardmerge.proto.errors import ErrorSpec, ShardmergeError
 from shardmerge.proto.tls import process
 from shardmerge.proto.tls.files import read_certificates, readable_by_others
 from shardmerge.proto.tls.model import Tls, TlsFiles, incomplete
-from shardmerge.proto.tls.process import CertificateStore, key_warning, use_in_daemon
+from shardmerge.proto.tls.process import key_warning, use_in_daemon
+from shardmerge.proto.tls.store import CertificateStore
 from tests.support.certificates import Authority, serial_of
 
 
