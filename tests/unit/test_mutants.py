@@ -50,5 +50,5 @@ def test_its_tests_exist(mutant: Mutant) -> None:
 def test_an_incomplete_one_is_refused(text: str, tmp_path_factory: pytest.TempPathFactory) -> None:
     path = tmp_path_factory.mktemp("area") / "name.patch"
     path.write_text(text, encoding="utf-8")
-    with pytest.raises(ValueError, match="name.patch"):
+    with pytest.raises(ValueError, match=r"name\.patch"):
         parse(path)
