@@ -27,7 +27,7 @@ from tests.mutants.tree import Finished, copy_tree, execute, interrupt_children
 
 TESTS_FAILED = 1
 """The exit code of pytest that finds a mutant: 2 to 5 are errors of its own, or no test was run."""
-_TIMEOUT = "--timeout=300"
+_OPTIONS = ("-q", "--timeout=300", "--hypothesis-profile", "unshrunk")
 _FAILURE = re.compile(r"^failed in \w+ after \d+ s: (.*)$", re.MULTILINE)
 
 
@@ -40,7 +40,7 @@ class Result:
 
 def run_tests(tree: Path, tests: Iterable[str], *options: str) -> Finished:
     # PYTHONPATH: the commands of the environment, such as dm-worker, import the installed tree otherwise.
-    command = [sys.executable, "-m", "pytest", "-q", _TIMEOUT, *options, *tests]
+    command = [sys.executable, "-m", "pytest", *_OPTIONS, *options, *tests]
     return execute(command, tree, PYTHONPATH=str(tree))
 
 
