@@ -166,6 +166,20 @@ def test_an_error_names_the_shard_table_of_its_row(target: Database) -> None:
         assert "order_02" not in caught.value.message
 
 
+def test_the_refused_row_is_found_at_each_place_of_its_statement(target: Database) -> None:
+    target.execute("ALTER TABLE shop.orders ADD UNIQUE (v)")
+    for refused in range(5):
+        batch = Batch(0, 1, "mysql-bin.000001")
+        for at in range(5):
+            value = "v1" if at == refused else f"w{at}"
+            batch.put(ONE_LANE, b"%d" % (10 + at), f"{10 + at},'{value}'".encode(), 1000 + at)
+        with pytest.raises(ShardmergeError) as caught:
+            Lane(target, ONE_LANE).commit(batch)
+        assert caught.value.spec is errors.replicate.TARGET_DUPLICATE_OTHER_KEY
+        assert str(SourcePosition("mysql-bin.000001", 1000 + refused)) in caught.value.message
+    assert len(_rows(target)) == len(ROWS)
+
+
 def test_an_error_names_the_row_that_has_the_value(target: Database) -> None:
     """Of whatever unique key, here of a column that no shard table has. The search changes nothing."""
     target.execute(
