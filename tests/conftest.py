@@ -18,7 +18,7 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 
 from shardmerge.proto.tls.model import TlsFiles
 from tests.support.cluster import Cluster
@@ -30,6 +30,13 @@ from tests.support.mariadb import MariaDB
 # Time says nothing on a machine that may be ten times slower for minutes.
 settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("fast", settings.get_profile("untimed"), max_examples=FAST_EXAMPLES)
+# For mutants: that an example fails is enough, the smallest one takes many times as long.
+settings.register_profile(
+    "unshrunk",
+    settings.get_profile("untimed"),
+    phases=(Phase.explicit, Phase.generate),
+    report_multiple_bugs=False,
+)
 settings.load_profile("untimed")
 
 allow()

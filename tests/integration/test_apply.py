@@ -16,6 +16,7 @@ from shardmerge.worker.core.row_change import ChangeKind, RowChange
 from shardmerge.worker.core.table_plan import PartitionId, TablePlan
 from shardmerge.worker.replicate.lane import target_writer as apply_module
 from shardmerge.worker.replicate.lane.target_writer import TargetWriter
+from shardmerge.worker.target.apply.cascades import ChildRows, SqlRows
 from shardmerge.worker.target.apply.target_session import ApplySettings
 from shardmerge.worker.target.records import checkpoint as checkpoints
 from shardmerge.worker.target.records import subtask_record
@@ -166,6 +167,20 @@ def test_an_error_names_the_shard_table_of_its_row(target: Database) -> None:
         assert "order_02" not in caught.value.message
 
 
+def test_the_refused_row_is_found_at_each_place_of_its_statement(target: Database) -> None:
+    target.execute("ALTER TABLE shop.orders ADD UNIQUE (v)")
+    for refused in range(5):
+        batch = Batch(0, 1, "mysql-bin.000001")
+        for at in range(5):
+            value = "v1" if at == refused else f"w{at}"
+            batch.put(ONE_LANE, b"%d" % (10 + at), f"{10 + at},'{value}'".encode(), 1000 + at)
+        with pytest.raises(ShardmergeError) as caught:
+            Lane(target, ONE_LANE).commit(batch)
+        assert caught.value.spec is errors.replicate.TARGET_DUPLICATE_OTHER_KEY
+        assert str(SourcePosition("mysql-bin.000001", 1000 + refused)) in caught.value.message
+    assert len(_rows(target)) == len(ROWS)
+
+
 def test_an_error_names_the_row_that_has_the_value(target: Database) -> None:
     """Of whatever unique key, here of a column that no shard table has. The search changes nothing."""
     target.execute(
@@ -222,6 +237,17 @@ def test_a_zombie_is_fenced_in_each_state_of_its_rows(target: Database) -> None:
         zombie.commit(batch)
     assert caught.value.spec is errors.replicate.FENCED
     assert _rows(target) == before
+
+
+def test_derived_changes_reach_only_rows_of_their_shard_table(target: Database) -> None:
+    """Rows of other shard tables may refer to the same value."""
+    plan = table_plan((integer(), text("v")), (0,), mapping=PartitionId(1 << 44, 44))
+    own, other = (1 << 44) + 1, (2 << 44) + 1
+    target.execute(f"INSERT INTO shop.orders (id, v) VALUES ({own}, 'p'), ({other}, 'p')")
+    session = connect(_endpoint(target), Side.TARGET, name="target")
+    SqlRows(session).delete(ChildRows(plan, ("v",), ((b"'p'",),)))
+    session.close()
+    assert target.query("SELECT id FROM shop.orders WHERE v = 'p'") == [(other,)]
 
 
 def test_safe_mode_asks_for_no_row(target: Database) -> None:

@@ -14,6 +14,7 @@ from shardmerge.worker.core.batch import Batch
 from shardmerge.worker.core.mysql.connection import Endpoint, Side, connect
 from shardmerge.worker.core.position import RelayOffset, SourcePosition
 from shardmerge.worker.core.row_change import ChangeKind, RowChange
+from shardmerge.worker.core.stream import Stream
 from shardmerge.worker.core.table_plan import TargetTable
 from shardmerge.worker.replicate.lane.target_writer import TargetWriter
 from shardmerge.worker.target.apply.target_session import ApplySettings
@@ -99,6 +100,32 @@ def test_an_older_epoch_commits_nothing(target: MariaDB) -> None:
     with pytest.raises(ShardmergeError) as caught:
         old.read_checkpoint()
     assert caught.value.spec is errors.replicate.FENCED
+
+
+def test_only_a_newer_epoch_takes_over(target: MariaDB) -> None:
+    _prepare(target, 5)
+    for epoch in (4, 5):
+        with pytest.raises(ShardmergeError) as caught:
+            _take_over(target, epoch)
+        assert caught.value.spec is errors.replicate.FENCED
+    _take_over(target, 6)
+
+
+def test_taking_over_fences_the_lanes_of_joining_tables_too(target: MariaDB) -> None:
+    _prepare(target, 5)
+    session = connect(_endpoint(target), Side.TARGET, name="target")
+    start = SourcePosition("mysql-bin.000001", 4)
+    first = (Checkpoint(0, 5, 0, "relay", RelayOffset(1, 4), 0, start, 0.0),)
+    checkpoints.insert(session, *WHO, first, Stream.JOIN)
+    session.close()
+    settings = ApplySettings("zombie", "mysql-01", "dm_meta", _endpoint(target), safe_mode=False, stream=Stream.JOIN)
+    old = TargetWriter(settings, 0, 5)
+    found = old.read_checkpoint()
+    _take_over(target, 6)
+    with pytest.raises(ShardmergeError) as caught:
+        old.commit(_batch(1), _moved(found))
+    assert caught.value.spec is errors.replicate.FENCED
+    assert target.query("SELECT COUNT(*) FROM shop.orders") == [(0,)]
 
 
 def test_two_tasks_of_one_epoch_cannot_both_commit(target: MariaDB) -> None:

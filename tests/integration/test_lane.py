@@ -14,6 +14,7 @@ import pytest
 from shardmerge.proto import errors, relay_pb2, relay_pb2_grpc
 from shardmerge.proto.rpc import client
 from shardmerge.proto.rpc.coded_errors import error_to_proto
+from shardmerge.worker.binlog.events import EventType
 from shardmerge.worker.core.lane_hash import Bucket
 from shardmerge.worker.core.mysql.connection import Side
 from shardmerge.worker.core.position import RelayOffset
@@ -34,6 +35,7 @@ from shardmerge.worker.target.records.checkpoint import Checkpoint
 from shardmerge.worker.unit.contract import Failed, Outcome, Stopped
 from tests.integration.lane_rig import driver_of
 from tests.integration.snapshot_rig import META, RUN_SECRET, SOURCE, TASK, Rig, count_rows, subtask_config
+from tests.support.binlog import split
 from tests.support.mariadb import MariaDB
 from tests.support.task_runners import Threads
 from tests.support.wait import until
@@ -64,11 +66,14 @@ def rig(make_server: Callable[..., MariaDB], tmp_path: Path) -> Iterator[Rig]:
         yield made
 
 
-def _unit(rig: Rig, spark: Threads) -> ReplicateUnit:
+def _unit(rig: Rig, spark: Threads, lanes: int = LANES, skip_events: int = 0) -> ReplicateUnit:
+    """``skip_events``: how many events after the start the lanes have committed before."""
     context = rig.context(spark)
     session = rig.session(Side.TARGET)
-    first = first_checkpoints(
-        LANES, rig.epoch, rig.relay.relay_id, rig.start, rig.relay.locate(rig.start, 300, StopSignal())
+    begin = rig.relay.locate(rig.start, 300, StopSignal())
+    first = tuple(
+        replace(item, skip_events=skip_events)
+        for item in first_checkpoints(lanes, rig.epoch, rig.relay.relay_id, rig.start, begin)
     )
     subtask_record.begin(
         session,
@@ -82,7 +87,7 @@ def _unit(rig: Rig, spark: Threads) -> ReplicateUnit:
         lambda inner: checkpoints.insert(inner, META, TASK, SOURCE, first),
     )
     session.close()
-    driver = driver_of(context, rig.plans)
+    driver = driver_of(context, rig.plans, lanes)
     return ReplicateUnit(context, rig.service, rig.plans, None, lambda: rig.start, StartState(first, None), driver)
 
 
@@ -120,6 +125,31 @@ def test_a_second_attempt_of_a_lane_begins_where_the_first_committed(rig: Rig) -
     stop.set()
     again.join(300)
     assert count_rows(rig.target, "shard_1.log") == 4
+
+
+def test_a_lane_that_resumes_inside_a_large_group_applies_the_rest_of_it(rig: Rig) -> None:
+    """The group comes in pieces, and the checkpoint counts the events of all of them."""
+    note = "n" * 600
+    rig.source.execute(
+        "BEGIN", *(f"INSERT INTO shard_1.orders VALUES ({number}, '{note}')" for number in range(1000)), "COMMIT"
+    )
+    rig.source.execute("INSERT INTO shard_1.log VALUES (1, 'end')")
+    until(lambda: rig.relay.head().position.pos > rig.start.pos + 1000 * len(note), "the group is in the relay log")
+    begin = rig.relay.locate(rig.start, 300, StopSignal())
+    served = rig.relay.subscribe(begin, rig.relay.head().offset, None, StopSignal())
+    group = [block for block in served if isinstance(block, BlockData) and block.group_start == begin]
+    assert len(group) > 2
+    skip = group[1].first_event + 9
+    events = [made for block in group for made in split(block.events)]
+    done = sum(made[4] in (EventType.WRITE_ROWS_V1, EventType.WRITE_ROWS_V2) for made in events[:skip])
+    assert 0 < done < 1000
+
+    running = _Running(_unit(rig, Threads(), lanes=1, skip_events=skip))
+    until(lambda: running.outcomes or count_rows(rig.target, "shard_1.log") == 1, "the row after the group is applied")
+    assert not running.outcomes
+    assert rig.target.query("SELECT COUNT(*), MIN(id) FROM shard_1.orders") == [(1000 - done, done)]
+    running.stop.set()
+    assert running.join() == Stopped()
 
 
 def test_what_spark_gets_of_a_lane_holds_no_password(rig: Rig) -> None:

@@ -350,6 +350,17 @@ def test_events_to_skip_still_map_tables() -> None:
         assert [change.event for change in found] == list(range(max(skip, 2), 5))
 
 
+@pytest.mark.parametrize(("before", "after"), [(b"abc", b"ab"), (b"ab", b"abc")])
+def test_an_update_to_or_from_a_prefix_of_the_key_moves_the_row(before: bytes, after: bytes) -> None:
+    plan = replace(SMALL, key=(1,))
+    batch = Batch(0, 1, "f")
+    update = rows_event(EventType.UPDATE_ROWS_V1, image(1, before), image(1, after))
+    opened(plan).pick(GTID + table_map() + update + XID, 0, "f", batch)
+    [(_, keys)] = batch.targets()
+    left = {key: state.image for key, state in keys.items()}
+    assert left == {b"'%b'" % before: None, b"'%b'" % after: b"1,'%b'" % after}
+
+
 def test_updates_deletes_nulls_and_mapped_keys() -> None:
     plan = plan_of(SMALL.table, {"id": PartitionId(1 << 40, 40)})
     decoder = opened(plan, source_keys=True)

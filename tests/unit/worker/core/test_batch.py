@@ -197,6 +197,12 @@ def test_tables_without_a_key_keep_order_and_stay_in_one_lane() -> None:
     assert statements == [b"INSERT", b"DELETE", b"INSERT", b"DELETE"]
 
 
+def test_no_key_delete_finds_a_null() -> None:
+    change = RowChange(0, 0, ChangeKind.DELETE, NO_KEY, (b"1", b"NULL"), ())
+    [statement] = unkeyed_statements(batch_of([change]).unkeyed)
+    assert b" AND `v` IS NULL LIMIT 1" in statement.sql
+
+
 def test_no_key_delete_compares_text_as_bytes() -> None:
     [statement] = unkeyed_statements(batch_of([RowChange(0, 0, ChangeKind.DELETE, NO_KEY, (b"1", b"'A'"), ())]).unkeyed)
     assert b"BINARY `v` = BINARY CONVERT('A' USING utf8mb4)" in statement.sql

@@ -22,22 +22,22 @@ from tests.support.binlog import Binlog, only, plan_of, read_binlog
 
 BINLOG = read_binlog(Path(__file__).parents[1] / "data" / "mariadb-10.11.binlog")
 PLAN = replace(plan_of(TABLE), may_lack_rows=True)
-IDS, TI, INT = 0, 1, 7
+IDS, TI, TU, INT = 0, 1, 2, 7
 
 
 def filtered(*rules: RowFilter, mapped: bool = False, keyed: bool = True) -> TablePlan:
     plan = replace(PLAN, filters=rules, key=PLAN.key if keyed else ())
     if mapped:
-        columns = [
-            replace(item, mapping=AddPrefix("p-")) if item.target_name == "vc" else item for item in plan.columns
-        ]
+        # One that the rules read, and one that they do not.
+        mappings = {"tu": PartitionId(1 << 55, 55), "vc": AddPrefix("p-")}
+        columns = (replace(item, mapping=mappings.get(item.target_name, item.mapping)) for item in plan.columns)
         plan = replace(plan, columns=tuple(columns))
     return plan
 
 
 def rule(**texts: str) -> RowFilter:
-    """About id, ti and i."""
-    return RowFilter("r", (IDS, TI, INT), **texts)
+    """About id, ti, tu and i."""
+    return RowFilter("r", (IDS, TI, TU, INT), **texts)
 
 
 def number(literal: bytes) -> int | None:
@@ -93,7 +93,7 @@ def test_all_ways_leave_the_same_changes(
     inserts: int, old: int, new: int, deletes: int, lanes: int, mapped: bool, keyed: bool
 ) -> None:
     plan = filtered(
-        rule(insert=f"id > {inserts}"),
+        rule(insert=f"id > {inserts} AND (tu IS NULL OR tu < 256)"),
         rule(update_old=f"id > {old}", update_new=f"NOT id <= {new}"),
         rule(delete=f"id > {deletes} AND (ti IS NULL OR ti = ti OR i = 1)"),
         mapped=mapped,

@@ -199,6 +199,21 @@ def test_a_group_larger_than_a_block_comes_in_pieces(rig: Rig) -> None:
     assert len({str(block.end_position) for block in pieces}) == 1
 
 
+def test_a_large_group_that_went_back_to_a_savepoint_comes_whole(rig: Rig) -> None:
+    """A reader that had applied a piece of it would have to undo that."""
+    rig.source.gtid()
+    rig.source.query(b"SAVEPOINT s")
+    for _ in range(30):
+        rig.source.add(EventType.WRITE_ROWS_V1, bytes(100))
+    rig.source.query(b"ROLLBACK TO s")
+    rig.source.add(EventType.XID, bytes(8))
+    rig.fetch()
+    blocks = rig.served()
+    assert all(block.ends_group for block in blocks)
+    assert max(len(block.events) for block in blocks) > 30 * 100
+    assert bytes_of(blocks) == rig.source.committed()
+
+
 def test_every_group_end_can_be_a_start_and_an_end(rig: Rig) -> None:
     for size in (10, 200, 350, 20, 20, 900, 5):
         rig.source.transaction(size, size)

@@ -40,6 +40,13 @@ def test_statements_are_those_of_all_segments_from_an_offset_on(rig: Rig) -> Non
         assert list(statements_from(rig.log, statement.group_end))[:1] == found[at + 1 : at + 2]
 
 
+def test_a_reader_that_begins_at_a_statement_gets_it_first(rig: Rig) -> None:
+    """As a lane does that was parked there when its process ended."""
+    for statement in _statements(rig)[:8]:
+        served = subscribe(rig.log, statement.group_start, rig.log.head().offset, lambda _: True, StopSignal())
+        assert next(served) == AtStatement(statement)
+
+
 def _read(rig: Rig, edges: tuple[RelayOffset, ...], names: str = "") -> tuple[bytes, list[RelayOffset]]:
     """The events, and where blocks and statements begin. ``names``: first letters of tables with barriers."""
 

@@ -10,7 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from shardmerge.worker.core.batch import Batch
-from shardmerge.worker.core.cascades import CascadeKey
+from shardmerge.worker.core.cascades import CascadeKey, CascadeKeys
 from shardmerge.worker.core.lane_hash import ONLY_LANE
 from shardmerge.worker.core.mysql.foreign_keys import ForeignKeyAction
 from shardmerge.worker.core.position import RelayOffset
@@ -19,7 +19,7 @@ from shardmerge.worker.core.table import Column, Table, ValueKind
 from shardmerge.worker.core.table_plan import ColumnPlan, PartitionId, RowFilter, TablePlan
 from shardmerge.worker.replicate.lane.cascade_steps import CascadeStep, CascadeSteps
 from shardmerge.worker.rules.stage.row_stage import as_decoded
-from shardmerge.worker.target.apply.cascades import ChildRows
+from shardmerge.worker.target.apply.cascades import Cascades, ChildRows, ParentChange
 
 CASCADE, SET_NULL, NONE = ForeignKeyAction.CASCADE, ForeignKeyAction.SET_NULL, ForeignKeyAction.NONE
 P, C, G, N, S = range(5)
@@ -169,6 +169,15 @@ def _not_staged(plan: TablePlan) -> TablePlan:
 
 def _literals(row: Row | None) -> Literals:
     return () if row is None else tuple(b"NULL" if value is None else str(value).encode() for value in row)
+
+
+def test_a_parent_that_moves_leaves_null_where_its_key_demands_that() -> None:
+    key = CascadeKey(P, N, "n", ("p",), ("id",), NONE, SET_NULL)
+    target = Memory()
+    rows = target.tables[PLANS[N].target_name]
+    rows |= {b"5": (b"5", b"1", b"8"), b"6": (b"6", b"3", b"8")}
+    Cascades(CascadeKeys((key,)), {N: PLANS[N]}).apply(target, [ParentChange(key, ((b"1",),), (b"2",))])
+    assert rows == {b"5": (b"5", b"NULL", b"8"), b"6": (b"6", b"3", b"8")}
 
 
 _ID = st.integers(1, 3)
