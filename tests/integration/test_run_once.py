@@ -82,6 +82,13 @@ def test_a_schema_join_that_was_begun_before_another_one(server: Database, sessi
     assert _columns(server) == ["a", "b", "id"]
 
 
+def test_a_schema_join_that_was_begun_before_the_table_was_changed_by_hand(server: Database, session: Session) -> None:
+    _begun(session, JOIN, "ADD a INT")
+    server.execute("ALTER TABLE shop.orders ADD b INT")
+    _run(session, FIRST, "ADD a INT")
+    assert _columns(server) == ["a", "b", "id"]
+
+
 def test_a_statement_of_a_lock_that_was_begun_before_a_schema_join(server: Database, session: Session) -> None:
     _begun(session, key_of_run([TARGET], LOCK), "ADD a INT")
     _run(session, SECOND, "ADD b INT")
