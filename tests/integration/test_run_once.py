@@ -6,6 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from shardmerge.proto import errors
+from shardmerge.proto.errors import ShardmergeError
 from shardmerge.worker.core.mysql.connection import Endpoint, Session, Side, connect
 from shardmerge.worker.core.stop_signal import StopSignal
 from shardmerge.worker.core.table_plan import TargetTable
@@ -80,6 +82,13 @@ def test_a_schema_join_that_was_begun_before_another_one(server: Database, sessi
     assert _columns(server) == ["a", "b", "id"]
 
 
+def test_a_schema_join_that_was_begun_before_the_table_was_changed_by_hand(server: Database, session: Session) -> None:
+    _begun(session, JOIN, "ADD a INT")
+    server.execute("ALTER TABLE shop.orders ADD b INT")
+    _run(session, FIRST, "ADD a INT")
+    assert _columns(server) == ["a", "b", "id"]
+
+
 def test_a_statement_of_a_lock_that_was_begun_before_a_schema_join(server: Database, session: Session) -> None:
     _begun(session, key_of_run([TARGET], LOCK), "ADD a INT")
     _run(session, SECOND, "ADD b INT")
@@ -93,3 +102,20 @@ def test_a_statement_of_a_lock_that_has_run_before_a_schema_join(server: Databas
     _run(session, SECOND, "ADD b INT")
     _run(session, SECOND, "ADD a INT", run=LOCK)
     assert _columns(server) == ["a", "b", "id"]
+
+
+def test_rows_that_were_inserted_after_it_was_begun(server: Database, session: Session) -> None:
+    """They change the next AUTO_INCREMENT value, which is printed with the definition."""
+    server.execute("ALTER TABLE shop.orders MODIFY id BIGINT AUTO_INCREMENT", "INSERT INTO shop.orders VALUES (1)")
+    _begun(session, key_of_run([TARGET], LOCK), "ADD a INT")
+    server.execute("INSERT INTO shop.orders VALUES (7)")
+    _run(session, FIRST, "ADD a INT", run=LOCK)
+    assert _columns(server) == ["a", "id"]
+
+
+def test_an_older_process_runs_nothing(server: Database, session: Session) -> None:
+    subtask_record.take_over(session, META, TASK, FIRST, 2, "")
+    with pytest.raises(ShardmergeError) as caught:
+        _run(session, FIRST, "ADD a INT")
+    assert caught.value.spec is errors.replicate.FENCED
+    assert _columns(server) == ["id"]

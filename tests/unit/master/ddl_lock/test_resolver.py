@@ -126,6 +126,10 @@ AGAIN2 = replace(at("s2", "fa"), parked=replace(PARKED2, after_run="g1"))
         # while it gathers
         pytest.param(seen(A1, FLOWS2, lock=LOCK), Wait(missing=(FLOWS2,)), id="one is missing"),
         pytest.param(seen(A1, lock=LOCK, silent=("s2",)), Wait(unknown=("s2",)), id="one has not reported"),
+        pytest.param(
+            seen(A1, lock=LOCK, silent=("s2",), unable=("s2",)), Wait(unknown=("s2",)),
+            id="one that is paused has not reported",
+        ),
         pytest.param(seen(A1, B2, lock=LOCK), Wait(conflicts=(B2,)), id="one conflicts"),
         pytest.param(seen(CONTRADICTS, BEHIND2, lock=LOCK), Wait(contradicting=(CONTRADICTS,)), id="one contradicts"),
         pytest.param(seen(A1, A2, lock=LOCK), Execute(EXECUTING), id="all wait"),

@@ -207,6 +207,12 @@ def test_plan_of_a_table_with_further_unique_keys_keeps_to_one_lane() -> None:
     assert plan.one_lane
 
 
+def test_the_target_may_lack_rows_of_a_table_with_an_expression_filter() -> None:
+    filtered = pb.ExpressionFilter(name="f", schema="s", table="t", insert_value="id > 1")
+    some = Rules.from_config(pb.SubTaskConfig(meta_schema="dm_meta", expression_filters=[filtered]))
+    assert [some.plan(0, "src", table("s", name)).may_lack_rows for name in "tu"] == [True, False]
+
+
 def test_plan_of_a_key_with_a_generated_column() -> None:
     plan = rules().plan(0, "src", table("s", "t", key=(2,), unique_keys=(("twice",), ("name",), ("ref",))))
     assert plan.key == (2,)

@@ -9,7 +9,13 @@ from shardmerge.worker.core.mysql.show_create import CreateStatement
 from shardmerge.worker.core.position import RelayOffset, SourcePosition
 from shardmerge.worker.core.table_numbers import TableNumbers
 from shardmerge.worker.core.table_plan import TablePlan, TargetTable
-from shardmerge.worker.ddl.decide.barrier_state import BarrierChanges, GrowingTable, InterruptedTable, StreamTables
+from shardmerge.worker.ddl.decide.barrier_state import (
+    BarrierChanges,
+    GrowingTable,
+    InterruptedTable,
+    StreamTables,
+    TimedTable,
+)
 from shardmerge.worker.ddl.decide.given_names import GivenNames
 from shardmerge.worker.ddl.decide.growing_tables import growing_tables, plans_before
 from shardmerge.worker.rules import Rules
@@ -167,6 +173,21 @@ def test_a_table_grows_at_its_place() -> None:
     there = result.at_barrier(place)
     assert (there.plans[0], there.growing, there.partitioning.growing) == (after, {}, ())
     assert plans_before(RULES, (after, other), result.growing)[0].table.columns == before.table.columns
+
+
+def test_a_table_enters_and_leaves_at_its_place() -> None:
+    """The statement of the barrier is executed for a table that enters there."""
+    place = RelayOffset(1, 70)
+    own, other = (TimedTable(plan(at, name), place, StatementPlace(place_of(60), 0)) for at, name in enumerate("ab"))
+    scope = TableScope(RULES, only=frozenset({("d", "a")}))
+    before = replace(standing(plan(0, "a")), scope=scope, arriving={1: other}, departing={0: own})
+    earlier = before.at_barrier(RelayOffset(1, 69))
+    assert (earlier.plans, earlier.scope) == (before.plans, scope)
+    assert (earlier.arriving, earlier.departing) == (before.arriving, before.departing)
+    there = before.at_barrier(place)
+    assert (sorted(there.plans), there.partitioning.shards) == ([0, 1], {0, 1})
+    assert there.scope.only == {("d", "a"), ("d", "b")}
+    assert (there.arriving, there.departing) == ({}, {})
 
 
 def test_tables_that_lanes_have_passed_no_longer_grow() -> None:

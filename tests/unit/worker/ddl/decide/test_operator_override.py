@@ -23,6 +23,7 @@ def test_an_override_applies_to_one_position() -> None:
     )
     assert _word(_op("", "SELECT 1"), server="a", file="bin.000004") is None
     assert _word(_op("", "SELECT 1"), server="a", begin=151) is None
+    assert _word(_op("", "SELECT 1"), server="a", begin=50) is None, "the event group ends there"
 
 
 def test_a_position_of_another_server_does_not_match() -> None:

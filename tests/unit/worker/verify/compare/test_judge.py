@@ -87,6 +87,13 @@ def test_only_planted_differences_of_keys_that_stood_still(
     assert {key.target for key in verdict.still_changing} == {key_at(number).target for number in range(12)} & touched
 
 
+def test_each_further_row_of_a_key_is_extra() -> None:
+    """The target may distinguish texts that are one key at the source."""
+    key = key_at(1)
+    rows = {key.target: [row_at(1, 6), row_at(1, 5), row_at(1, 7)]}
+    assert diff_rows([key], rows_at({1: 5}), rows, (), COLUMNS).findings == (Extra(key), Extra(key))
+
+
 def test_null_and_empty_and_nothing_are_three_things() -> None:
     key = key_at(1)
     for ours, theirs in ((None, 0), (0, None)):

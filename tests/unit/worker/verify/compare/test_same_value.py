@@ -35,3 +35,10 @@ def test_negative_zero() -> None:
     assert same_value(replace(real, by_meaning=True), b"-0", b"0")
     assert same_value(real, b"1e1", b"10")
     assert not same_value(replace(real, by_meaning=True), b"0", None)
+
+
+def test_null_is_not_an_empty_text() -> None:
+    text = replace(EXACT, kind=ValueKind.STRING)
+    assert same_value(text, None, None)
+    assert not same_value(text, None, b"")
+    assert not same_value(text, b"", None)
