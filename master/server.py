@@ -58,7 +58,6 @@ from shardmerge.proto.rpc.call_counts import CallCounts
 from shardmerge.proto.rpc.limits import MASTER
 from shardmerge.proto.rpc.server import Serving, listen, listen_locally, make_server
 from shardmerge.proto.task_history.recorder import Recorder
-from shardmerge.proto.tls.diagnose import log_diagnosis
 from shardmerge.proto.tls.process import of_process
 
 _PATIENCE_SECONDS = 2.0
@@ -194,6 +193,8 @@ class Master:
         )
         tls = of_process()
         if tls is not None:
+            from shardmerge.proto.tls.diagnose import log_diagnosis
+
             log_diagnosis(self._settings.advertise, tls.files)  # logs why others cannot connect, before they try
         return self
 

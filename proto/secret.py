@@ -24,10 +24,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from cryptography.exceptions import InvalidTag
-from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
-from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-
 from shardmerge.proto.errors import ErrorSpec, ShardmergeError, config
 from shardmerge.proto.files.durable_file import private_descriptor, private_folder, rewrite, sync_directory
 from shardmerge.proto.files.file_stamp import Stamp, stamp_of
@@ -65,6 +61,8 @@ class SecretKey:
 
     def encrypt(self, plain: str) -> str:
         """The encrypted text of ``plain``."""
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # 0.1 s of every start otherwise
+
         data = plain.encode()
         nonce = hmac.digest(_derived(self.key, "nonce"), data, hashlib.sha256)[:_NONCE_BYTES]
         sealed = AESGCM(_derived(self.key, "seal")).encrypt(nonce, data, PREFIX.encode())
@@ -72,6 +70,9 @@ class SecretKey:
 
     def decrypt(self, text: str) -> str:
         """The plain text. Raises :class:`Unreadable`."""
+        from cryptography.exceptions import InvalidTag
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
         content = _content(text)
         for key in (self.key, *self.older):
             try:
@@ -104,6 +105,8 @@ class SecretKey:
 
 def _decrypt_cfb(key: bytes, vector: bytes, sealed: bytes) -> bytes:
     """AES in full-block CFB mode (NIST SP 800-38A), which libraries no longer offer."""
+    from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+
     block = Cipher(algorithms.AES(key), modes.ECB()).encryptor()  # noqa: S305 - one block at a time, as CFB asks
     plain = b""
     while sealed:

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import grpc
 
@@ -18,10 +18,12 @@ from shardmerge.proto import errors
 from shardmerge.proto import state_pb2 as state
 from shardmerge.proto import worker_pb2 as pb
 from shardmerge.proto.rpc.client import channel, coded_from_rpc
-from shardmerge.proto.tls.files import Certificates
 from shardmerge.proto.tls.process import current
 from shardmerge.proto.tracing.calls import OperationOfCaller
 from shardmerge.proto.worker_pb2_grpc import WorkerStub
+
+if TYPE_CHECKING:
+    from shardmerge.proto.tls.files import Certificates
 
 T = TypeVar("T")
 Item = TypeVar("Item")

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import grpc
 
 from shardmerge.proto.etcd.api import rpc
-from shardmerge.proto.tls.diagnose import log_diagnosis
-from shardmerge.proto.tls.store import CertificateStore
+
+if TYPE_CHECKING:
+    from shardmerge.proto.tls.store import CertificateStore
 
 _CHANNEL_OPTIONS: tuple[tuple[str, int], ...] = (
     ("grpc.enable_http_proxy", 0),
@@ -54,4 +57,6 @@ class Connection:
 
     def log_tls_problem(self) -> None:
         """Log the reason if the endpoint does not answer because of TLS."""
+        from shardmerge.proto.tls.diagnose import log_diagnosis
+
         log_diagnosis(self._address, None if self._keeper is None else self._keeper.files)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ast
 import importlib.util
+import re
 import sys
 import threading
 from pathlib import Path
@@ -21,6 +22,7 @@ from google.protobuf.internal import enum_type_wrapper
 _PACKAGE = "etcd3.etcdrpc"
 # In the order of their imports of each other.
 _MODULES = ("kv_pb2", "auth_pb2", "rpc_pb2")
+_LITERAL = re.compile(r"^ *serialized_pb=_b\(('.*')\)", re.MULTILINE)
 _lock = threading.Lock()
 
 
@@ -60,17 +62,9 @@ def _build(pool: descriptor_pool.DescriptorPool, name: str, path: Path) -> Modul
 
 
 def _serialized(path: Path) -> bytes:
-    """The literal of the keyword argument ``serialized_pb`` of the file's ``FileDescriptor(…)`` call."""
-    for statement in ast.parse(path.read_text(encoding="utf-8")).body:
-        if not (isinstance(statement, ast.Assign) and isinstance(statement.value, ast.Call)):
-            continue
-        for keyword in statement.value.keywords:
-            value = keyword.value
-            if (
-                keyword.arg == "serialized_pb"
-                and isinstance(value, ast.Call)
-                and isinstance(value.args[0], ast.Constant)
-                and isinstance(value.args[0].value, str)
-            ):
-                return value.args[0].value.encode("latin-1")
-    raise ImportError(f"{path} holds no serialized_pb literal: not the etcd3 this was written for (0.12.0)")
+    """The literal of the keyword argument ``serialized_pb`` of the file's ``FileDescriptor(…)`` call. Parsing the whole
+    file takes ten times as long."""
+    found = _LITERAL.search(path.read_text(encoding="utf-8"))
+    if found is None:
+        raise ImportError(f"{path} holds no serialized_pb literal: not the etcd3 this was written for (0.12.0)")
+    return str(ast.literal_eval(found.group(1))).encode("latin-1")

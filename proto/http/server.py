@@ -8,6 +8,7 @@ import socket
 import ssl
 import threading
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 from uvicorn import Config
 from uvicorn.server import ServerState
@@ -23,7 +24,9 @@ from shardmerge.proto.http.routes import MOST_HEAD_BYTES, application
 from shardmerge.proto.log import get_logger
 from shardmerge.proto.rpc.server import bind_error_reason
 from shardmerge.proto.tls import process as tls
-from shardmerge.proto.tls.files import Certificates
+
+if TYPE_CHECKING:
+    from shardmerge.proto.tls.files import Certificates
 
 _LOOK_SECONDS = 5.0
 """How often the certificate files are checked for new content."""

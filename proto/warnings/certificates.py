@@ -8,8 +8,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from cryptography import x509
-
 from shardmerge.proto.files.file_stamp import Stamp, stamp_of
 from shardmerge.proto.pem import pem_of
 from shardmerge.proto.tls.model import TlsFiles
@@ -104,6 +102,8 @@ class CertificateEnds:
 
 def ends_of(content: bytes) -> tuple[float, ...]:
     """The ends of all certificates of a PEM text, in Unix seconds; none if it cannot be parsed. Pure."""
+    from cryptography import x509  # 0.1 s of every start otherwise
+
     try:
         return tuple(each.not_valid_after_utc.timestamp() for each in x509.load_pem_x509_certificates(content))
     except ValueError:
