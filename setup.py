@@ -75,11 +75,18 @@ class BuildExt(build_ext):
         sources = {extension.name: extension.sources for extension in translated}
         for extension in self.extensions:
             extension.sources = sources[extension.name]
+        # The compiler is started for one after the other: the longest one last would leave processors idle.
+        self.extensions.sort(key=lambda extension: -sum(os.path.getsize(path) for path in extension.sources))
         super().build_extensions()
 
 
 EXTENSIONS = [
-    Extension(path.removesuffix(".py").replace(os.sep, "."), [path], include_dirs=["shardmerge/worker/binlog"])
+    Extension(
+        path.removesuffix(".py").replace(os.sep, "."),
+        [path],
+        include_dirs=["shardmerge/worker/binlog"],
+        extra_compile_args=["-g0"],  # a quarter less of the compiler's time; the code is the same
+    )
     for path in COMPILED
 ]
 
