@@ -311,16 +311,18 @@ def test_a_loose_table_replaces_a_row_under_a_key_of_its_own(target: Database) -
     assert _rows(target)[-1] == (9, "new", 7)
 
 
-def test_a_row_of_anyone_is_not_replaced(target: Database) -> None:
+@pytest.mark.parametrize("plan", [LOOSE, replace(LOOSE, one_lane=True)], ids=["proved by the count", "looked up"])
+def test_a_row_of_anyone_is_not_replaced(target: Database, plan: TablePlan) -> None:
     before = _rows(target)
     batch = Batch(0, 1, "mysql-bin.000001")
-    batch.add(RowChange(0, 0, ChangeKind.UPDATE, LOOSE, _row(2, "?"), _row(2, "x")), 100)
-    batch.add(RowChange(0, 0, ChangeKind.INSERT, LOOSE, (), _row(1, "new")), 200)
+    batch.add(RowChange(0, 0, ChangeKind.UPDATE, plan, _row(2, "?"), _row(2, "x")), 100)
+    batch.add(RowChange(0, 0, ChangeKind.INSERT, plan, (), _row(1, "new")), 200)
     with pytest.raises(ShardmergeError) as caught:
-        Lane(target, LOOSE).commit(batch)
+        Lane(target, plan).commit(batch)
     assert caught.value.spec is errors.replicate.COLLISION
     assert "`id` = 1" in caught.value.message
     assert _rows(target) == before
+    assert target.query("SELECT seq FROM dm_meta.lane_checkpoint") == [(0,)]
 
 
 def test_a_key_in_other_letters_is_the_same_key(target: Database) -> None:
