@@ -163,6 +163,22 @@ def test_every_write_requires_what_was_read(store: Store, etcd: Etcd) -> None:
     assert etcd.get_prefix(etcd_keys.PREFIX) == before
 
 
+def test_no_update_replaces_a_newer_subtask(store: Store) -> None:
+    """A task that was paused meanwhile stays paused."""
+    state = _prepared(store)
+    store.expect(PAUSED, [("t", "s1")], state)
+    task, subtask = state.tasks["t"].value, state.subtasks["t", "s1"].value
+    for write in (
+        lambda: store.update_source(pb.SourceRecord(config=_source("s1")), [subtask], "", state),
+        lambda: store.update_subtasks(task, [subtask], state),
+        lambda: store.record_binlog_op(subtask, state),
+    ):
+        with pytest.raises(ShardmergeError) as caught:
+            write()
+        assert caught.value.spec is errors.master.CONFLICT
+    assert store.read().subtasks["t", "s1"].value.expected == PAUSED
+
+
 def test_no_source_is_bound_to_a_worker_that_has_left(store: Store, etcd: Etcd) -> None:
     state = _prepared(store)
     etcd.txn([], [Delete(etcd_keys.worker("w1"))])
