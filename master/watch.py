@@ -14,8 +14,7 @@ from shardmerge.master.store import Store
 from shardmerge.master.workers.client import Workers
 from shardmerge.master.workers.clocks import status_and_clock
 from shardmerge.proto.errors import ShardmergeError
-from shardmerge.proto.process.periodic import LoopThread, repeat
-from shardmerge.proto.process.rounds import Rounds
+from shardmerge.proto.process.periodic import LoopThread, Rounds, repeat
 from shardmerge.proto.state_pb2 import WorkerRecord
 from shardmerge.proto.tls.model import TlsFiles
 from shardmerge.proto.tls.process import of_process

@@ -20,8 +20,7 @@ from shardmerge.proto import errors, etcd_keys, worker_pb2
 from shardmerge.proto import state_pb2 as pb
 from shardmerge.proto.errors import ShardmergeError
 from shardmerge.proto.etcd import Etcd
-from shardmerge.proto.process.periodic import LoopThread, repeat
-from shardmerge.proto.process.rounds import Rounds
+from shardmerge.proto.process.periodic import LoopThread, Rounds, repeat
 
 _LOOK_SECONDS = 5.0
 _TRIM_SECONDS = 600.0

@@ -1,24 +1,23 @@
-"""Repeats a step at an interval until a stop, and computes the pauses after failures.
-
-The time is replaceable: tests supply a :class:`Clock` whose waits take no time.
-"""
+"""Repeats a step at an interval until a stop, and computes the pauses after failures. Tests supply a :class:`Clock`."""
 
 from __future__ import annotations
 
 import math
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from shardmerge.proto.errors import ShardmergeError
+from shardmerge.proto.errors import ErrorSpec, ShardmergeError
+from shardmerge.proto.log import get_logger
+from shardmerge.proto.log_rate_limit import RateLimit
 
 LAST: Final = math.inf
 """What a step returns after which there is no other one."""
 
-_MOST_DOUBLINGS = 60
-"""More would exceed a float."""
+_MOST_DOUBLINGS = 60  # more would exceed a float
+_LOG_SECONDS = 600.0
 
 
 class Stop(Protocol):
@@ -105,3 +104,31 @@ class LoopThread:
         self._stop.set()
         if self.is_alive():
             self._thread.join(seconds)
+
+
+class Rounds:
+    """Used by one thread. ``failed``: the text of the log line, once in ten minutes. ``expected``: errors that are not
+    logged."""
+
+    def __init__(self, failed: str, expected: Collection[ErrorSpec] = ()) -> None:
+        self._failed = failed
+        self._expected = expected
+        self._log_limit = RateLimit(_LOG_SECONDS)
+
+    def is_done(self, step: Callable[[], None]) -> bool:
+        """Carry out ``step``; False: it has failed."""
+        try:
+            step()
+        except Exception as error:  # noqa: BLE001 - what fails here must not end the thread without a word
+            self._log(error)
+            return False
+        return True
+
+    def _log(self, error: Exception) -> None:
+        is_coded = isinstance(error, ShardmergeError)
+        if is_coded and error.spec in self._expected:
+            return
+        left_out = self._log_limit.left_out("failed")
+        if left_out is not None:
+            text = str(error) if is_coded else f"{type(error).__name__}: {error}"
+            get_logger().warning(self._failed, error=text, left_out=left_out, exc_info=not is_coded)

@@ -1,4 +1,5 @@
-"""A clock for loops whose waits take no time: a test runs hours of a loop in its own thread."""
+"""Clocks for loops: one whose waits take no time, so that a test runs hours of a loop in its own thread, and a fast
+one for loops in threads that use servers."""
 
 from __future__ import annotations
 
@@ -50,3 +51,13 @@ class FakeClock(Clock):
             self._now = until
         self.waits.append(self._now - began)
         return ended
+
+
+class FastClock(Clock):
+    """The real time, but no wait is longer than ``most`` seconds."""
+
+    def __init__(self, most: float) -> None:
+        self._most = most
+
+    def wait(self, stop: Stop, seconds: float) -> bool:
+        return stop.wait(min(seconds, self._most))
