@@ -53,6 +53,7 @@ from shardmerge.proto.http.loops import LoopAges
 from shardmerge.proto.http.server import HttpEndpoint, started_endpoint
 from shardmerge.proto.log import get_logger
 from shardmerge.proto.master_pb2_grpc import add_MasterServicer_to_server
+from shardmerge.proto.process.periodic import repeat
 from shardmerge.proto.rpc.admission import RunningCalls
 from shardmerge.proto.rpc.call_counts import CallCounts
 from shardmerge.proto.rpc.limits import MASTER
@@ -212,8 +213,9 @@ class Master:
 
     def _follow_readiness(self) -> None:
         """Let the health service report what /readyz does."""
-        while not self._ending.wait(_READINESS_SECONDS):
-            self._serving.update(is_ready=self._probes.readiness("").is_ready)
+        repeat(
+            lambda: self._serving.update(is_ready=self._probes.readiness("").is_ready), _READINESS_SECONDS, self._ending
+        )
         self._serving.update(is_ready=False)
 
     def _listen_locally(self) -> None:

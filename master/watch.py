@@ -5,7 +5,6 @@ Only the leader calls workers: each value exists once in the cluster.
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ from shardmerge.master.store import Store
 from shardmerge.master.workers.client import Workers
 from shardmerge.master.workers.clocks import status_and_clock
 from shardmerge.proto.errors import ShardmergeError
-from shardmerge.proto.process.rounds import Rounds
+from shardmerge.proto.process.periodic import LoopThread, Rounds, repeat
 from shardmerge.proto.state_pb2 import WorkerRecord
 from shardmerge.proto.tls.model import TlsFiles
 from shardmerge.proto.tls.process import of_process
@@ -49,16 +48,14 @@ class MasterWatch:
         self._ends = CertificateEnds()
         self._certificates: tuple[CertificateEnd, ...] = ()
         self._seen = _NONE
-        self._stop = threading.Event()
         self._rounds = Rounds("certificates or workers cannot be watched")
-        self._thread = threading.Thread(target=self._run, name="master-watch", daemon=True)
-
-    def start(self) -> None:
-        self._thread.start()
+        self._certificates_at = self._workers_at = 0.0
+        self._thread = LoopThread("master-watch", lambda stop: repeat(self._round, _SECONDS, stop))
+        self.start = self._thread.start
 
     def stop(self) -> None:
         """End it without waiting: it may wait for a worker."""
-        self._stop.set()
+        self._thread.end(0)
 
     @property
     def certificates(self) -> tuple[CertificateEnd, ...]:
@@ -70,22 +67,20 @@ class MasterWatch:
         """By worker; those that have answered in the last round. Empty unless this master leads."""
         return self._seen
 
-    def _run(self) -> None:
-        certificates_at = workers_at = 0.0
-        while not self._stop.wait(_SECONDS):
-            now = time.monotonic()
-            if now - certificates_at >= _CERTIFICATE_SECONDS:
-                certificates_at = now
-                self._rounds.is_done(self._read_certificates)
-            if not self._election.leads:
-                self._seen, workers_at = _NONE, 0.0
-                continue
-            # A worker that is new is called soon, one that does not answer not each second.
-            pause = _WORKER_SECONDS if self._live() == frozenset(self._seen) else _NEW_WORKER_SECONDS
-            if now - workers_at >= pause:
-                workers_at = now
-                if not self._rounds.is_done(self._look):
-                    self._seen = _NONE
+    def _round(self) -> None:
+        now = time.monotonic()
+        if now - self._certificates_at >= _CERTIFICATE_SECONDS:
+            self._certificates_at = now
+            self._rounds.is_done(self._read_certificates)
+        if not self._election.leads:
+            self._seen, self._workers_at = _NONE, 0.0
+            return
+        # A worker that is new is called soon, one that does not answer not each second.
+        pause = _WORKER_SECONDS if self._live() == frozenset(self._seen) else _NEW_WORKER_SECONDS
+        if now - self._workers_at >= pause:
+            self._workers_at = now
+            if not self._rounds.is_done(self._look):
+                self._seen = _NONE
 
     def _read_certificates(self) -> None:
         tls = of_process()

@@ -13,6 +13,7 @@ from shardmerge.proto.errors import ShardmergeError
 from shardmerge.proto.etcd import Delete, Etcd, KeyAbsent, KeyIs, Lease, Put, Record
 from shardmerge.proto.http.loops import LoopAges
 from shardmerge.proto.log import get_logger
+from shardmerge.proto.process.periodic import LoopThread, repeat
 
 _PAUSE_AFTER_FAILURE_SECONDS = 0.5
 _LOOP = "election"
@@ -59,9 +60,8 @@ class Election:
         self._address = address
         self._ttl = ttl
         self._settings = settings
-        self._stop = threading.Event()
         self._lead: _Lead | None = None
-        self._thread = threading.Thread(target=self._run, name="election", daemon=True)
+        self._thread = LoopThread("election", self._run)
         # A record of the same name and address was left by an earlier process of this master: take it over at once
         # instead of waiting for its lease to end. Once only: two masters configured alike would otherwise take it from
         # each other for ever.
@@ -126,35 +126,37 @@ class Election:
 
     def end(self) -> None:
         """Delete both records, so that another master leads at once."""
-        self._stop.set()
-        self._thread.join()
+        self._thread.end()
 
-    def _run(self) -> None:
-        log = get_logger(master=self._name)
-        while not self._stop.is_set():
-            self._loops.begins(_LOOP)
-            try:
-                lease = self._etcd.lease(self._ttl)
-            except ShardmergeError as error:
-                log.warning("cannot join", error=str(error))
-                self._stop.wait(_PAUSE_AFTER_FAILURE_SECONDS)
-                continue
-            self._leases.add(lease.id)
-            try:
-                self._serve(lease)
-            finally:
-                self._lead = self._member = None
-                if self._stop.is_set():
-                    lease.revoke()
-                else:
-                    lease.abandon()
-                    log.warning("lease lost; joining again", lease=f"{lease.id:x}")
+    def _run(self, stop: threading.Event) -> None:
+        repeat(lambda: self._hold_lease(stop), 0.0, stop)
         self._loops.ended(_LOOP)
 
-    def _serve(self, lease: Lease) -> None:
+    def _hold_lease(self, stop: threading.Event) -> float:
+        """Request a lease and serve while it lasts; returns the pause before the next one."""
+        log = get_logger(master=self._name)
+        self._loops.begins(_LOOP)
+        try:
+            lease = self._etcd.lease(self._ttl)
+        except ShardmergeError as error:
+            log.warning("cannot join", error=str(error))
+            return _PAUSE_AFTER_FAILURE_SECONDS
+        self._leases.add(lease.id)
+        try:
+            self._serve(lease, stop)
+        finally:
+            self._lead = self._member = None
+            if stop.is_set():
+                lease.revoke()
+            else:
+                lease.abandon()
+                log.warning("lease lost; joining again", lease=f"{lease.id:x}")
+        return 0.0
+
+    def _serve(self, lease: Lease, stop: threading.Event) -> None:
         """Be a member and run for leader until the lease is lost or the master ends."""
         log = get_logger(master=self._name)
-        ended = _Either(self._stop, lease.lost)
+        ended = _Either(stop, lease.lost)
         member = False
         for _ in self._etcd.watch(etcd_keys.LEADER, 0, ended, resync_seconds=max(0.5, self._ttl / 5)):
             self._loops.begins(_LOOP)

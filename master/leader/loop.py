@@ -11,6 +11,7 @@ from shardmerge.proto.errors import ShardmergeError
 from shardmerge.proto.etcd import Etcd
 from shardmerge.proto.http.loops import LoopAges
 from shardmerge.proto.log import get_logger
+from shardmerge.proto.process.periodic import LoopThread
 
 # Also the delay after which a master that has just become the leader works for the first time.
 _RESYNC_SECONDS = 1.0
@@ -39,18 +40,11 @@ class LeaderLoop:
         self._leadership = leadership
         self._reconcile = reconcile
         self._follows = follows
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name=topic.replace(" ", "-"), daemon=True)
+        self._thread = LoopThread(topic.replace(" ", "-"), self._run)
+        self.start, self.end = self._thread.start, self._thread.end
 
-    def start(self) -> None:
-        self._thread.start()
-
-    def end(self) -> None:
-        self._stop.set()
-        self._thread.join()
-
-    def _run(self) -> None:
-        for _ in self._etcd.watch(etcd_keys.PREFIX, 0, self._stop, _RESYNC_SECONDS):
+    def _run(self, stop: threading.Event) -> None:
+        for _ in self._etcd.watch(etcd_keys.PREFIX, 0, stop, _RESYNC_SECONDS):
             self._loops.begins(self._topic)
             if not self._leadership.leads:
                 self._follows()

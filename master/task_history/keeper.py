@@ -7,7 +7,6 @@ be stored does not keep it from trimming: a full etcd accepts removals only.
 
 from __future__ import annotations
 
-import threading
 import time
 
 from shardmerge.master.state import State
@@ -21,7 +20,7 @@ from shardmerge.proto import errors, etcd_keys, worker_pb2
 from shardmerge.proto import state_pb2 as pb
 from shardmerge.proto.errors import ShardmergeError
 from shardmerge.proto.etcd import Etcd
-from shardmerge.proto.process.rounds import Rounds
+from shardmerge.proto.process.periodic import LoopThread, Rounds, repeat
 
 _LOOK_SECONDS = 5.0
 _TRIM_SECONDS = 600.0
@@ -49,29 +48,22 @@ class HistoryKeeper:
         self._blocks = BlockStore(etcd, leadership, interval)
         self._readings: dict[str, tuple[float, dict[str, Reading]]] = {}  # by task, and when they were taken
         self._trim_at = 0.0
-        self._stop = threading.Event()
         self._rounds = Rounds(
             "the history of tasks cannot be kept", expected=(errors.master.NOT_LEADER, errors.master.NO_LEADER)
         )
-        self._thread = threading.Thread(target=self._run, name="task-history-keeper", daemon=True)
+        seconds = min(_LOOK_SECONDS, interval)
+        self._thread = LoopThread("task-history-keeper", lambda stop: repeat(self._look, seconds, stop))
+        self.start, self.end = self._thread.start, self._thread.end
 
-    def start(self) -> None:
-        self._thread.start()
-
-    def end(self) -> None:
-        self._stop.set()
-        self._thread.join()
-
-    def _run(self) -> None:
-        while not self._stop.wait(min(_LOOK_SECONDS, self._interval)):
-            if not self._leadership.leads:
-                self._forget()
-                continue
-            if not self._rounds.is_done(lambda: self.sample(time.time())):
-                self._forget()
-            if time.monotonic() >= self._trim_at:
-                self._trim_at = time.monotonic() + _TRIM_SECONDS
-                self._rounds.is_done(self._trim)
+    def _look(self) -> None:
+        if not self._leadership.leads:
+            self._forget()
+            return
+        if not self._rounds.is_done(lambda: self.sample(time.time())):
+            self._forget()
+        if time.monotonic() >= self._trim_at:
+            self._trim_at = time.monotonic() + _TRIM_SECONDS
+            self._rounds.is_done(self._trim)
 
     def _trim(self) -> None:
         if not self.trim(time.time()):
@@ -130,7 +122,7 @@ class HistoryKeeper:
         blocks = stored_blocks(self._etcd.keys(etcd_keys.HISTORY_SAMPLES))
         removable = [*to_remove(entries, now, self._days, ENTRIES), *to_remove(blocks, now, self._days, BLOCKS)]
         for begin in range(0, min(len(removable), MOST_REMOVED), _REMOVED_AT_ONCE):
-            if self._stop.is_set():
+            if self._thread.is_stopping:
                 return False
             self._blocks.remove(removable[begin : min(begin + _REMOVED_AT_ONCE, MOST_REMOVED)])
         self._blocks.thin(self._etcd.keys(etcd_keys.HISTORY_SAMPLES), now)

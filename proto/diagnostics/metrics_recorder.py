@@ -11,6 +11,7 @@ from shardmerge.proto.log import get_logger
 from shardmerge.proto.log_rate_limit import RateLimit
 from shardmerge.proto.metrics.exposition import exposition
 from shardmerge.proto.metrics.family import Sample
+from shardmerge.proto.process.periodic import repeat
 
 _LOG_SECONDS = 600.0
 _PAUSES = 200.0
@@ -44,11 +45,15 @@ class MetricsRecorder:
         return self._last_seconds
 
     def _follow(self, stop: threading.Event) -> None:
-        while not stop.wait(max(self._interval, _PAUSES * self._last_seconds)):
-            try:
-                began = time.monotonic()
-                self._window.add(time.time(), exposition(self._collect()))
-                self._last_seconds = time.monotonic() - began
-            except Exception as error:  # noqa: BLE001 - the log has the first one of its kind
-                if self._log_limit.left_out(type(error)) is not None:
-                    get_logger().exception("metrics not kept")
+        repeat(self._add, self._interval, stop)
+
+    def _add(self) -> float:
+        """Add a sample to the window, and return the pause before the next one."""
+        try:
+            began = time.monotonic()
+            self._window.add(time.time(), exposition(self._collect()))
+            self._last_seconds = time.monotonic() - began
+        except Exception as error:  # noqa: BLE001 - the log has the first one of its kind
+            if self._log_limit.left_out(type(error)) is not None:
+                get_logger().exception("metrics not kept")
+        return max(self._interval, _PAUSES * self._last_seconds)

@@ -19,7 +19,6 @@ from shardmerge.proto.etcd.types import (
     Snapshot,
     TxnResult,
 )
-from shardmerge.proto.etcd.watch import Stop
 
 __all__ = [
     "Condition",
@@ -34,6 +33,5 @@ __all__ = [
     "Put",
     "Record",
     "Snapshot",
-    "Stop",
     "TxnResult",
 ]

@@ -30,7 +30,8 @@ from shardmerge.proto.etcd.types import (
     TxnResult,
     range_end,
 )
-from shardmerge.proto.etcd.watch import Stop, watch
+from shardmerge.proto.etcd.watch import watch
+from shardmerge.proto.process.periodic import Stop
 from shardmerge.proto.tls.model import TlsFiles
 from shardmerge.proto.tls.process import store_for
 

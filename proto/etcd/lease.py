@@ -9,6 +9,7 @@ from typing import Protocol
 
 from shardmerge.proto import errors
 from shardmerge.proto.errors import ShardmergeError
+from shardmerge.proto.process.periodic import LAST, LoopThread, repeat
 
 _PAUSE_AFTER_FAILURE_SECONDS = 0.3
 
@@ -34,8 +35,9 @@ class Lease:
         self.lost = threading.Event()
         self._renewer = renewer
         self._deadline = sent_at + ttl
-        self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._keep, name=f"etcd-lease-{lease:x}", daemon=True)
+        self._thread = LoopThread(
+            f"etcd-lease-{lease:x}", lambda stop: repeat(self._renew, 0.0, stop, first=self._at_the_latest(ttl / 3))
+        )
         self._thread.start()
 
     @property
@@ -50,35 +52,30 @@ class Lease:
 
     def revoke(self) -> None:
         """Stop renewing and delete the lease's records now; if etcd is unreachable they expire by themselves."""
-        self._ended.set()
-        self._thread.join()
+        self._thread.end()
         with contextlib.suppress(ShardmergeError):
             self._renewer.revoke(self.id)
         self.lost.set()
 
     def abandon(self) -> None:
         """Stop renewing without a call to etcd: the records stay until the time is over."""
-        self._ended.set()
-        self._thread.join()
+        self._thread.end()
 
-    def _keep(self) -> None:
-        pause = self.ttl / 3
-        while not self._ended.wait(min(pause, max(0.0, self._deadline - time.monotonic()))):
-            left = self._deadline - time.monotonic()
-            if left <= 0:
-                self.lost.set()
-                return
-            sent_at = time.monotonic()
-            try:
-                ttl = self._renewer.keep_alive(self.id, min(left, self.ttl / 3))
-            except ShardmergeError as error:
-                if error.spec is not errors.master.ETCD_UNAVAILABLE:
-                    self.lost.set()
-                    return
-                pause = _PAUSE_AFTER_FAILURE_SECONDS
-                continue
-            if ttl <= 0:
-                self.lost.set()
-                return
-            self._deadline = sent_at + ttl
-            pause = self.ttl / 3
+    def _at_the_latest(self, pause: float) -> float:
+        return min(pause, max(0.0, self._deadline - time.monotonic()))
+
+    def _renew(self) -> float:
+        """Renew it once, and return the pause before the next time; none once it is lost."""
+        sent_at = time.monotonic()
+        left = self._deadline - sent_at
+        try:
+            ttl = self._renewer.keep_alive(self.id, min(left, self.ttl / 3)) if left > 0 else 0
+        except ShardmergeError as error:
+            if error.spec is errors.master.ETCD_UNAVAILABLE:
+                return self._at_the_latest(_PAUSE_AFTER_FAILURE_SECONDS)
+            ttl = 0
+        if ttl <= 0:
+            self.lost.set()
+            return LAST
+        self._deadline = sent_at + ttl
+        return self._at_the_latest(self.ttl / 3)

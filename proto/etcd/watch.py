@@ -13,6 +13,7 @@ import grpc
 from shardmerge.proto.etcd.api import rpc
 from shardmerge.proto.etcd.connection import Connection
 from shardmerge.proto.etcd.types import range_end
+from shardmerge.proto.process.periodic import Stop
 from shardmerge.proto.work_share import WorkShare
 
 _STOP_POLL_SECONDS = 0.2
@@ -31,14 +32,6 @@ class Client(Protocol):
 
     def failed(self, connection: Connection) -> None:
         """``connection`` did not answer: the next caller tries another endpoint first."""
-        ...
-
-
-class Stop(Protocol):
-    """The stop of a watch: a ``threading.Event`` or a ``shardmerge.worker.core.stop_signal.StopSignal``."""
-
-    def wait(self, seconds: float, /) -> bool:
-        """Wait up to ``seconds``; True once stopped."""
         ...
 
 

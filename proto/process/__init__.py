@@ -1,1 +1,1 @@
-"""What concerns the process of a daemon as a whole: its end (``termination``) and its threads (``rounds``)."""
+"""What concerns the process of a daemon as a whole: its end (``termination``) and its threads (``periodic``)."""

@@ -16,6 +16,7 @@ from shardmerge.proto.errors import ShardmergeError
 from shardmerge.proto.etcd import Etcd, Put
 from shardmerge.proto.log import get_logger
 from shardmerge.proto.log_rate_limit import RateLimit
+from shardmerge.proto.process.periodic import Backoff
 from shardmerge.proto.task_history.event import Entry, Event
 from shardmerge.proto.task_history.pending import PendingEntries
 from shardmerge.proto.task_history.record import cut, encode, key_of, storable
@@ -24,8 +25,7 @@ log = get_logger()
 
 _BATCH = 50
 _LONGEST_WAIT_SECONDS = 60.0
-_PAUSE_AFTER_FAILURE_SECONDS = 1.0
-_LONGEST_PAUSE_SECONDS = 60.0
+_BACKOFF = Backoff(1.0, 60.0)
 _LOG_SECONDS = 600.0
 _TEXT_CHARS = 4_000
 """An event's texts are kept in memory until it is written."""
@@ -80,18 +80,18 @@ class Recorder:
             self._thread.join(seconds)
 
     def _run(self) -> None:
-        pause = 0.0
+        failures = 0
         while True:
             with self._changed:
-                if pause and not self._ending:
-                    self._changed.wait_for(lambda: self._ending, pause)
+                if failures and not self._ending:
+                    self._changed.wait_for(lambda: self._ending, _BACKOFF.seconds(failures))
                 batch = self._next_batch()
             if not batch:
                 return
             if self._is_done(batch):
-                pause = 0.0
+                failures = 0
             else:
-                pause = min(max(2 * pause, _PAUSE_AFTER_FAILURE_SECONDS), _LONGEST_PAUSE_SECONDS)
+                failures += 1
                 with self._changed:
                     if self._ending:
                         return

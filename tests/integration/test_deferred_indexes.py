@@ -10,6 +10,7 @@ import pytest
 
 from shardmerge.proto import config_pb2
 from shardmerge.proto.failpoints import MadeToFail
+from shardmerge.proto.process.periodic import CLOCK, Clock
 from shardmerge.worker.core.mysql.connection import Side
 from shardmerge.worker.core.stop_signal import StopSignal
 from shardmerge.worker.core.table_plan import TargetTable
@@ -20,6 +21,7 @@ from shardmerge.worker.unit.contract import Finished
 from tests.integration.snapshot_rig import META, Rig, subtask_config
 from tests.integration.snapshot_tables import make_tables, servers, source, target
 from tests.support.database import Database
+from tests.support.fake_clock import FastClock
 from tests.support.hooks import Hooks
 from tests.support.pair import emptied
 from tests.support.wait import until
@@ -75,8 +77,9 @@ def owed(target: Database) -> int:
     return count
 
 
-def adder_of(rig: Rig, *, patient: bool = True) -> IndexAdder:
-    return IndexAdder(rig.target_endpoint, META, rig.config.task, [plan.target for plan in rig.plans], patient=patient)
+def adder_of(rig: Rig, *, patient: bool = True, clock: Clock = CLOCK) -> IndexAdder:
+    targets = [plan.target for plan in rig.plans]
+    return IndexAdder(rig.target_endpoint, META, rig.config.task, targets, patient=patient, clock=clock)
 
 
 def test_added_after_the_load(source: Database, target: Database, tmp_path: Path) -> None:
@@ -210,18 +213,15 @@ def test_not_to_wait_adds_them_at_once(source: Database, target: Database, tmp_p
     assert indexes(target) == ALL
 
 
-def test_what_cannot_be_added_is_reported_and_tried_again(
-    source: Database, target: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_cannot_be_added_is_reported_and_tried_again(source: Database, target: Database, tmp_path: Path) -> None:
     """The stream continues in parallel."""
-    monkeypatch.setattr("shardmerge.worker.target.tables.index_adder._LOOK_SECONDS", 0.05)
     make(source)
     with Rig(source, target, tmp_path, deferring(target)) as rig:
         assert isinstance(rig.run(), Finished)
         session = rig.session(Side.TARGET)
         right = deferred_index_store.read_owed(session, META, TARGET)
         deferred_index_store.record(session, META, TARGET, (*right, DeferredIndex("x", "KEY `x` (`gone`)")))
-        adder = adder_of(rig)
+        adder = adder_of(rig, clock=FastClock(0.1))
         with adder.running(StopSignal()):
             until(lambda: "30013" in adder.activity() and "errno 1072" in adder.activity(), "it is told")
             assert indexes(target) == LACKING

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from shardmerge.proto import config_pb2, failpoints
+from shardmerge.proto.process.periodic import Backoff
 from shardmerge.worker.target.tables import deferred_index, index_adder
 from tests.integration.lane_rig import LaneRig, Run, has_joined
 from tests.integration.snapshot_rig import subtask_config
@@ -184,6 +185,7 @@ def test_a_random_copy(
     rng = random.Random(f"{mode}/{seed}")
     monkeypatch.setattr(deferred_index, "DEFER_FROM_ROWS", 10)
     monkeypatch.setattr(index_adder, "_LOOK_SECONDS", 0.5)
+    monkeypatch.setattr(index_adder, "_BACKOFF", Backoff(1.0))
     target.execute("DROP DATABASE IF EXISTS merged")
     make_tables(
         source,

@@ -21,6 +21,7 @@ from shardmerge.proto import etcd_keys, state_pb2, worker_pb2, worker_pb2_grpc
 from shardmerge.proto.errors import ShardmergeError
 from shardmerge.proto.etcd import Snapshot
 from shardmerge.proto.log import get_logger
+from shardmerge.proto.process.periodic import repeat
 from shardmerge.proto.rpc import client
 from shardmerge.worker.relay.log.generation import FILE_NAME
 
@@ -80,8 +81,7 @@ class OrphanedLogs:
     def follow(self, stop: threading.Event) -> None:
         """Until ``stop``, ask the workers that have the sources."""
         self._clear()
-        while not stop.wait(_LOOK_SECONDS):
-            self.ask_workers()
+        repeat(self.ask_workers, _LOOK_SECONDS, stop)
 
     def ask_workers(self) -> None:
         """Ask once."""

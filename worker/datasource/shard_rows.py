@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from shardmerge.proto import failpoints
 from shardmerge.proto.errors import ShardmergeError
+from shardmerge.proto.process.periodic import Backoff
 from shardmerge.worker.core.mysql.connection import Endpoint, Side, coded_errors
 from shardmerge.worker.core.position import SourcePosition
 from shardmerge.worker.core.table_plan import ColumnPlan
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from shardmerge.worker.datasource.state.undone_rows import TableUndo, Texts
 
 _ATTEMPTS = 4
-_BACKOFF_SECONDS = 0.2
+_BACKOFF = Backoff(0.4)
 _BATCH_BYTES = 32 << 20
 _KEPT_LINKS = 4
 
@@ -159,7 +160,7 @@ def _rows(plan: ReadPlan, piece: Piece, table: ReadTable, condition: bytes) -> l
 
             log = get_logger()
             log.warning("chunk is read again", table=table.plan.table.full_name, error=str(error))
-        time.sleep(_BACKOFF_SECONDS * 2**attempt)
+        time.sleep(_BACKOFF.seconds(attempt))
 
 
 def _arrays(plan: ReadPlan, piece: Piece, table: ReadTable, texts: Texts, schema: Any) -> list[Any]:

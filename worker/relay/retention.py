@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -11,6 +10,7 @@ from shardmerge.proto import errors
 from shardmerge.proto.errors import ShardmergeError
 from shardmerge.proto.files.durable_file import sync_file
 from shardmerge.proto.log import get_logger
+from shardmerge.proto.process.periodic import LoopThread, Stop, repeat
 from shardmerge.worker.core.position import RelayOffset
 from shardmerge.worker.relay.log.files import FIRST_BYTE, disk_error, free_bytes, relay_path
 from shardmerge.worker.relay.log.relay_log import RelayLog
@@ -41,21 +41,20 @@ class Retention:
         self._waits_for_space = waits_for_space
         self._logger = get_logger(source=log.source)
         self._needed: Callable[[], RelayOffset | None] = lambda: self._log.first().offset
-        self._ended = threading.Event()
-        self._thread: threading.Thread | None = None
+        self._synced: Head | None = None
+        self._purged_at = 0.0
+        self._thread: LoopThread | None = None
 
     def start(self) -> None:
         """Start the thread; does nothing while it runs."""
         if self._thread is None:
-            self._ended.clear()
-            self._thread = threading.Thread(target=self._keep, name=f"relay-keep-{self._log.source}", daemon=True)
+            self._thread = LoopThread(f"relay-keep-{self._log.source}", self._keep)
             self._thread.start()
 
     def stop(self) -> None:
         """Returns when the thread has ended."""
-        self._ended.set()
         if self._thread is not None:
-            self._thread.join()
+            self._thread.end()
             self._thread = None
 
     def needed(self) -> RelayOffset | None:
@@ -153,20 +152,21 @@ class Retention:
             self._logger.info("relay log purged", before=file, segments=sorted(gone), needed=str(needed))
         return Purged(len(removed), sum(removed), first.position, why, needed)
 
-    def _keep(self) -> None:
+    def _keep(self, stop: Stop) -> None:
         """The thread that syncs bytes to disk every second and purges after each interval."""
-        synced: Head | None = None
-        looked_at = time.monotonic()
-        while not self._ended.wait(_SYNC_SECONDS):
-            head = self._log.head()
-            if head is not synced and head.offset.byte > FIRST_BYTE:
-                synced = head if self._sync(head) else synced
-            if time.monotonic() >= looked_at + self._purge.interval_seconds or self._waits_for_space():
-                looked_at = time.monotonic()
-                try:
-                    self.purge_now()
-                except ShardmergeError as error:
-                    self._logger.warning("relay log not purged", error=str(error))
+        self._synced, self._purged_at = None, time.monotonic()
+        repeat(self._round, _SYNC_SECONDS, stop)
+
+    def _round(self) -> None:
+        head = self._log.head()
+        if head is not self._synced and head.offset.byte > FIRST_BYTE and self._sync(head):
+            self._synced = head
+        if time.monotonic() >= self._purged_at + self._purge.interval_seconds or self._waits_for_space():
+            self._purged_at = time.monotonic()
+            try:
+                self.purge_now()
+            except ShardmergeError as error:
+                self._logger.warning("relay log not purged", error=str(error))
 
     def _sync(self, head: Head) -> bool:
         path = relay_path(self._log.directory, head.offset.segment)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from dataclasses import dataclass
 from typing import Protocol
@@ -11,6 +10,7 @@ import pymysql
 
 from shardmerge.proto.errors import ShardmergeError
 from shardmerge.proto.log import get_logger
+from shardmerge.proto.process.periodic import LoopThread, Stop, repeat
 from shardmerge.worker.core.mysql import server_clock
 from shardmerge.worker.core.mysql.connection import (
     Endpoint,
@@ -24,7 +24,6 @@ from shardmerge.worker.core.mysql.connection import (
 )
 from shardmerge.worker.core.mysql.server_clock import ClockReading
 from shardmerge.worker.core.position import SourcePosition
-from shardmerge.worker.core.stop_signal import StopSignal
 from shardmerge.worker.relay.binlog_retention import BinlogFile, BinlogLimits, read_files, read_limits
 from shardmerge.worker.relay.clock_offset import ClockOffset
 
@@ -102,8 +101,8 @@ class PollingClock:
         self._offset = offset if offset is not None else ClockOffset()
         self._round_trip: float | None = None
         self._error: ShardmergeError | None = None
-        self._stop = StopSignal()
-        self._thread = threading.Thread(target=self._run, name="source-clock", daemon=True)
+        self._session: tuple[Session, ServerInfo] | None = None
+        self._thread = LoopThread("source-clock", self._run)
         self._thread.start()
 
     def position(self) -> SourcePosition:
@@ -133,37 +132,33 @@ class PollingClock:
         return "" if self._end.position.file else "the end of the source's binlog has not been read yet"
 
     def stop(self) -> None:
-        self._stop.set()
-        self._thread.join(_CLOCK_ANSWER_SECONDS)
+        self._thread.end(_CLOCK_ANSWER_SECONDS)
 
-    def _run(self) -> None:
-        session: Session | None = None
-        info: ServerInfo | None = None
-        while not self._stop.is_set:
-            try:
-                if session is None or info is None:
-                    session = connect(
-                        self._endpoint, Side.SOURCE, name=self._source_id, read_timeout=_CLOCK_ANSWER_SECONDS
-                    )
-                    info = server_info(session)
-                before, asked_at = time.time(), time.monotonic()
-                since = server_clock.now(session)
-                read_at = time.monotonic()
-                self._round_trip = read_at - asked_at
-                clock = server_clock.compared(self._source_id, since, before, before + self._round_trip)
-                self._end = SourceEnd(current_position(session, info), since)
-                self._read_at, self._error = read_at, None
-                self._offset.add(clock)
-                self._read_limits(session)
-            except pymysql.MySQLError as error:
-                self._failed(to_coded(error, self._endpoint, Side.SOURCE, self._source_id))
-                session = None
-            except ShardmergeError as error:
-                self._failed(error)
-                session = None
-            self._stop.wait(_CLOCK_SECONDS if session is not None else 5 * _CLOCK_SECONDS)
-        if session is not None:
-            session.close()
+    def _run(self, stop: Stop) -> None:
+        repeat(self._read, _CLOCK_SECONDS, stop, first=0.0)
+        if self._session is not None:
+            self._session[0].close()
+
+    def _read(self) -> float | None:
+        try:
+            if self._session is None:
+                made = connect(self._endpoint, Side.SOURCE, name=self._source_id, read_timeout=_CLOCK_ANSWER_SECONDS)
+                self._session = made, server_info(made)
+            session, info = self._session
+            before, asked_at = time.time(), time.monotonic()
+            since = server_clock.now(session)
+            read_at = time.monotonic()
+            self._round_trip = read_at - asked_at
+            clock = server_clock.compared(self._source_id, since, before, before + self._round_trip)
+            self._end = SourceEnd(current_position(session, info), since)
+            self._read_at, self._error = read_at, None
+            self._offset.add(clock)
+            self._read_limits(session)
+        except pymysql.MySQLError as error:
+            self._failed(to_coded(error, self._endpoint, Side.SOURCE, self._source_id))
+        except ShardmergeError as error:
+            self._failed(error)
+        return None if self._session is not None else 5 * _CLOCK_SECONDS
 
     def _read_limits(self, session: Session) -> None:
         """Again and again: an operator may change them. The files are of interest only if their size is limited."""
@@ -178,5 +173,5 @@ class PollingClock:
             self._files_read_at = now
 
     def _failed(self, error: ShardmergeError) -> None:
-        self._error = error
+        self._error, self._session = error, None
         log.warning("cannot read the source's binlog position", source=self._source_id, error=str(error))

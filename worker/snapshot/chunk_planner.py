@@ -11,6 +11,7 @@ from shardmerge.proto import config_pb2, errors, failpoints
 from shardmerge.proto.config import defaults
 from shardmerge.proto.errors import ShardmergeError
 from shardmerge.proto.log import get_logger
+from shardmerge.proto.process.periodic import Backoff
 from shardmerge.worker.core.cascades import CascadeKeys
 from shardmerge.worker.core.mysql.cancellable_session import (
     ANSWER_SECONDS,
@@ -37,7 +38,7 @@ _BATCH_CHUNKS = 1000
 _BATCH_SECONDS = 0.2
 _LOADED_SECONDS = 0.05
 _ATTEMPTS = 5
-_BACKOFF_SECONDS = 0.2
+_BACKOFF = Backoff(0.4)
 
 
 def wanted_rows(config: config_pb2.SubTaskConfig) -> int:
@@ -122,7 +123,7 @@ class ChunkPlanner(threading.Thread):
                 if not error.spec.retryable or attempt == _ATTEMPTS:
                     raise
                 log.warning("planning is retried", source=self._source_id, error=str(error))
-            if self._dispenser.wait_ending(_BACKOFF_SECONDS * 2**attempt):
+            if self._dispenser.wait_ending(_BACKOFF.seconds(attempt)):
                 return
 
     def _plan_tables(self) -> None:

@@ -13,6 +13,7 @@ from pymysql.cursors import DictCursor
 from shardmerge.proto import errors
 from shardmerge.proto.errors import ShardmergeError
 from shardmerge.proto.log import get_logger
+from shardmerge.proto.process.periodic import LAST, repeat
 from shardmerge.worker.core.mysql.cancellable_session import cancellable_session
 from shardmerge.worker.core.mysql.connection import Endpoint, ServerInfo, Session, Side, rows, server_info
 from shardmerge.worker.core.mysql.server_errors import ErrorKind, errno_of, kind_of
@@ -49,21 +50,23 @@ class LoadMonitor(threading.Thread):
             self.join()
 
     def run(self) -> None:
-        while not self._unwanted.is_set:
-            try:
-                with self._session() as session:
-                    info = server_info(session)
-                    while not self._unwanted.wait(0):
-                        self._dispenser.throttle(throttle_reason(self._limits, read_load(session, info, self._limits)))
-                        self._unwanted.wait(_LOOK_SECONDS)
-            except ShardmergeError as error:
-                if self._unwanted.is_set:
-                    return
-                if not error.spec.retryable:
-                    self._dispenser.fail(error)
-                    return
-                self._dispenser.throttle(f"the source's load could not be read: {error}")
-                self._unwanted.wait(_LOOK_SECONDS)
+        repeat(self._follow, _LOOK_SECONDS, self._unwanted, first=0.0, on_error=self._failed)
+
+    def _follow(self) -> None:
+        with self._session() as session:
+            info = server_info(session)
+
+            def look() -> None:
+                self._dispenser.throttle(throttle_reason(self._limits, read_load(session, info, self._limits)))
+
+            repeat(look, _LOOK_SECONDS, self._unwanted, first=0.0)
+
+    def _failed(self, error: ShardmergeError, _failures: int) -> float:
+        if not error.spec.retryable:
+            self._dispenser.fail(error)
+            return LAST
+        self._dispenser.throttle(f"the source's load could not be read: {error}")
+        return _LOOK_SECONDS
 
     @contextmanager
     def _session(self) -> Generator[Session]:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Mapping
 
 from shardmerge.proto import config_pb2
-from shardmerge.proto.process.rounds import Rounds
+from shardmerge.proto.process.periodic import LoopThread, Rounds, repeat
 from shardmerge.proto.warnings.clocks import ClockDifference
 from shardmerge.worker.daemon.forecast.binlog_expiry import FetchProgress, SourceBytes, expiry
 from shardmerge.worker.daemon.forecast.figures import NO_FORECAST, SourceForecast
@@ -37,9 +36,8 @@ class SourceWatch:
         self._shrinking = RateWindow()
         self._forecast = NO_FORECAST
         self._measured_at = time.monotonic()
-        self._stop = threading.Event()
-        self._rounds = Rounds("cannot measure the relay log")
-        self._thread = threading.Thread(target=self._run, name="source-watch", daemon=True)
+        self._rounds = Rounds("cannot measure the relay log")  # an error of the relay log is also in its status
+        self._thread = LoopThread("source-watch", lambda stop: repeat(self._round, _SECONDS, stop))
 
     def start(self) -> None:
         self._targets.start()
@@ -47,16 +45,14 @@ class SourceWatch:
 
     def stop(self) -> None:
         self._targets.stop()
-        self._stop.set()
-        self._thread.join()
+        self._thread.end()
 
     def current(self) -> SourceForecast:
         """The newest forecast; never waits. One that is old has no meaning."""
         return self._forecast if time.monotonic() - self._measured_at < _OLD_SECONDS else NO_FORECAST
 
-    def _run(self) -> None:
-        while not self._stop.wait(_SECONDS):
-            self._rounds.is_done(self._measure)  # an error of the relay log is also in its status
+    def _round(self) -> None:
+        self._rounds.is_done(self._measure)
 
     def _measure(self) -> None:
         self._forecast, self._measured_at = self._measured(), time.monotonic()

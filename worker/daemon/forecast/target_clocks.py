@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -12,7 +11,7 @@ import pymysql
 
 from shardmerge.proto import config_pb2
 from shardmerge.proto.errors import ShardmergeError
-from shardmerge.proto.process.rounds import Rounds
+from shardmerge.proto.process.periodic import CLOCK, Clock, LoopThread, Rounds, repeat
 from shardmerge.proto.warnings.clocks import ClockDifference
 from shardmerge.worker.core.mysql.connection import Endpoint, Side, connect
 from shardmerge.worker.core.mysql.server_clock import ClockReading, read_clock
@@ -54,25 +53,26 @@ class TargetClocks:
     the source, by name."""
 
     def __init__(
-        self, configs: Callable[[], Mapping[str, config_pb2.SubTaskConfig]], read: Read = read_target_clock
+        self,
+        configs: Callable[[], Mapping[str, config_pb2.SubTaskConfig]],
+        read: Read = read_target_clock,
+        clock: Clock = CLOCK,
     ) -> None:
         self._configs = configs
         self._read = read
         self._found: dict[tuple[str, int], _Measured] = {}
-        self._stop = threading.Event()
+        self._clock = clock
         self._rounds = Rounds("the clock of a target cannot be read")
-        self._thread = threading.Thread(target=self._run, name="target-clocks", daemon=True)
-
-    def start(self) -> None:
-        self._thread.start()
+        self._thread = LoopThread("target-clocks", self.run)
+        self.start = self._thread.start
 
     def stop(self) -> None:
         """End it without waiting: it may wait for a target."""
-        self._stop.set()
+        self._thread.end(0)
 
     def current(self) -> Mapping[str, ClockDifference]:
         """By task; a task whose target has not answered for a quarter of an hour has none."""
-        now = time.monotonic()
+        now = self._clock.now()
         found = {task: self._found.get(_place(config)) for task, config in self._configs().items()}
         return {
             task: each.difference
@@ -80,20 +80,23 @@ class TargetClocks:
             if each is not None and each.difference is not None and now - each.at < _OLD_SECONDS
         }
 
-    def _run(self) -> None:
-        while not self._stop.wait(_LOOK_SECONDS):
-            configs = {_place(config): config for config in self._configs().values()}
-            for place, config in configs.items():
-                known = self._found.get(place)
-                if self._stop.is_set():
-                    return
-                if known is None or time.monotonic() - known.at >= _AGAIN_SECONDS:
-                    self._found[place] = _Measured(time.monotonic(), None)
-                    self._rounds.is_done(partial(self._measure, place, config))
-            self._found = {place: each for place, each in self._found.items() if place in configs}
+    def run(self, stop: threading.Event) -> None:
+        """Read clocks until ``stop``, in this thread."""
+        repeat(partial(self._round, stop), _LOOK_SECONDS, stop, clock=self._clock)
+
+    def _round(self, stop: threading.Event) -> None:
+        configs = {_place(config): config for config in self._configs().values()}
+        for place, config in configs.items():
+            known = self._found.get(place)
+            if stop.is_set():
+                return
+            if known is None or self._clock.now() - known.at >= _AGAIN_SECONDS:
+                self._found[place] = _Measured(self._clock.now(), None)
+                self._rounds.is_done(partial(self._measure, place, config))
+        self._found = {place: each for place, each in self._found.items() if place in configs}
 
     def _measure(self, place: tuple[str, int], config: config_pb2.SubTaskConfig) -> None:
-        self._found[place] = _Measured(time.monotonic(), self._measured(config))
+        self._found[place] = _Measured(self._clock.now(), self._measured(config))
 
     def _measured(self, config: config_pb2.SubTaskConfig) -> ClockDifference | None:
         try:

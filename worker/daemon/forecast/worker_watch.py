@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import threading
-import time
 from collections.abc import Callable, Iterable
 
-from shardmerge.proto.process.rounds import Rounds
+from shardmerge.proto.process.periodic import CLOCK, Clock, LoopThread, Rounds, Stop, repeat
 from shardmerge.proto.warnings.certificates import CertificateEnds, CertificateFile
 from shardmerge.worker.core.task_runner import JvmHeap
 from shardmerge.worker.daemon.forecast.figures import NOTHING_MEASURED, WorkerForecast
@@ -20,38 +18,41 @@ class WorkerWatch:
     now."""
 
     def __init__(
-        self, heap: Callable[[], JvmHeap | None], certificates: Callable[[], Iterable[CertificateFile]]
+        self,
+        heap: Callable[[], JvmHeap | None],
+        certificates: Callable[[], Iterable[CertificateFile]],
+        clock: Clock = CLOCK,
     ) -> None:
         self._heap = heap
         self._certificates = certificates
         self._ends = CertificateEnds()
         self._forecast = NOTHING_MEASURED
-        self._measured_at = time.monotonic()
-        self._stop = threading.Event()
+        self._clock = clock
+        self._measured_at = clock.now()
         self._rounds = Rounds("the worker cannot be measured")
-        self._thread = threading.Thread(target=self._run, name="worker-watch", daemon=True)
-
-    def start(self) -> None:
-        self._thread.start()
+        self._thread = LoopThread("worker-watch", self.run)
+        self.start = self._thread.start
 
     def stop(self) -> None:
         """End it without waiting: the JVM may not answer any more."""
-        self._stop.set()
+        self._thread.end(0)
 
     def current(self) -> WorkerForecast:
         """The newest measurement; never waits. A heap that has not been read for a minute is not known."""
         forecast = self._forecast
-        if time.monotonic() - self._measured_at > _OLD_SECONDS:
+        if self._clock.now() - self._measured_at > _OLD_SECONDS:
             return WorkerForecast(None, forecast.certificates)
         return forecast
 
-    def _run(self) -> None:
-        while not self._stop.is_set():
-            self._rounds.is_done(self._measure)
-            self._stop.wait(_SECONDS)
+    def run(self, stop: Stop) -> None:
+        """Measure until ``stop``, in this thread."""
+        repeat(self._round, _SECONDS, stop, first=0.0, clock=self._clock)
+
+    def _round(self) -> None:
+        self._rounds.is_done(self._measure)
 
     def _measure(self) -> None:
         certificates = self._ends.read(self._certificates())
         self._forecast = WorkerForecast(self._forecast.heap, certificates)
         self._forecast = WorkerForecast(self._heap(), certificates)
-        self._measured_at = time.monotonic()
+        self._measured_at = self._clock.now()

@@ -12,14 +12,14 @@ from collections.abc import Callable, Sequence
 from shardmerge.proto import config_pb2, worker_pb2
 from shardmerge.proto.errors import ShardmergeError
 from shardmerge.proto.log import get_logger
+from shardmerge.proto.process.periodic import CLOCK, LAST, Backoff, Clock, LoopThread, repeat
 from shardmerge.proto.rpc.source_checks import source_failure
 from shardmerge.worker.verify.precheck import check_source
 
 log = get_logger()
 
-_FIRST_PAUSE_SECONDS = 5.0
-_LAST_PAUSE_SECONDS = 60.0
-"""Longest pause between two attempts: a server may lock an account after several wrong passwords."""
+_BACKOFF = Backoff(5.0, 60.0)
+"""The pauses grow: a server may lock an account after several wrong passwords."""
 
 
 class SourceCheck:
@@ -29,12 +29,15 @@ class SourceCheck:
         self,
         source: config_pb2.SourceConfig,
         check: Callable[[config_pb2.SourceConfig], Sequence[worker_pb2.CheckResult]] = check_source,
+        clock: Clock = CLOCK,
     ) -> None:
         self._source = source
         self._check = check
-        self._stop = threading.Event()
         self._error: ShardmergeError | None = None
-        self._thread = threading.Thread(target=self._run, name="source-check", daemon=True)
+        self._failures = 0
+        self._thread = LoopThread(
+            "source-check", lambda stop: repeat(lambda: self._attempt(stop), 0.0, stop, clock=clock)
+        )
         self._thread.start()
 
     @property
@@ -48,22 +51,21 @@ class SourceCheck:
 
     def stop(self) -> None:
         """End it without waiting: a check may wait for the server."""
-        self._stop.set()
+        self._thread.end(0)
         self._error = None
 
-    def _run(self) -> None:
-        pause = _FIRST_PAUSE_SECONDS
-        while not self._stop.is_set():
-            error = source_failure(self._check(self._source), self._source.source_id)
-            if self._stop.is_set():
-                return
-            if error is None:
-                if self._error is not None:
-                    log.info("the source can be used now", source=self._source.source_id)
-                self._error = None
-                return
-            if self._error is None:
-                log.error("the source cannot be used", source=self._source.source_id, error=str(error))
-            self._error = error
-            self._stop.wait(pause)
-            pause = min(pause * 2, _LAST_PAUSE_SECONDS)
+    def _attempt(self, stop: threading.Event) -> float:
+        """Check once; returns the pause before the next attempt."""
+        error = source_failure(self._check(self._source), self._source.source_id)
+        if stop.is_set():
+            return LAST
+        if error is None:
+            if self._error is not None:
+                log.info("the source can be used now", source=self._source.source_id)
+            self._error = None
+            return LAST
+        if self._error is None:
+            log.error("the source cannot be used", source=self._source.source_id, error=str(error))
+        self._error = error
+        self._failures += 1
+        return _BACKOFF.seconds(self._failures)

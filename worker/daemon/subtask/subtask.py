@@ -21,6 +21,7 @@ from shardmerge.proto import config_pb2, errors, worker_pb2
 from shardmerge.proto.config.secrets.sealed import same_meaning
 from shardmerge.proto.errors import ShardmergeError
 from shardmerge.proto.log import get_logger
+from shardmerge.proto.process.periodic import Backoff
 from shardmerge.proto.rpc.coded_errors import error_to_proto
 from shardmerge.proto.state_pb2 import BinlogOp
 from shardmerge.proto.tracing.operation import Operation, within
@@ -45,11 +46,9 @@ from shardmerge.worker.unit.contract import Failed, Finished, Outcome, ProcessUn
 log = get_logger()
 
 _REFUSED_STATEMENTS = (errors.ddl.DDL_REFUSED, errors.ddl.DDL_PART_REFUSED)
-_BACKOFF_FIRST_SECONDS = 1.0
+_BACKOFF = Backoff(1.0, 60.0)
 _SLOTS_MISSING = (errors.worker.SPARK_NO_EXECUTOR, errors.worker.SPARK_SLOTS_MISSING)
-_BACKOFF_MAX_SECONDS = 60.0
-_BACKOFF_SLOTS_SECONDS = 5.0  # such a run fails at once, and a later one succeeds as soon as the cluster has executors
-_BACKOFF_MAX_DOUBLINGS = 6
+_BACKOFF_SLOTS = Backoff(1.0, 5.0)  # such a run fails at once; a later one succeeds once the cluster has executors
 _LOOK_AGAIN_SECONDS = 1.0
 _LEAST_PAUSE_SECONDS = 0.05
 _BACKOFF_RESET_SECONDS = 300.0
@@ -107,8 +106,7 @@ def _pause_seconds(error: ShardmergeError, failures: int) -> float:
     """The pause before the next run. ``failures``: how many runs have failed before this one."""
     if not failures and error.spec in _LANES_LOST:
         return 0.0  # a process has ended, and all other lanes wait for the next run
-    most = _BACKOFF_SLOTS_SECONDS if error.spec in _SLOTS_MISSING else _BACKOFF_MAX_SECONDS
-    return min(_BACKOFF_FIRST_SECONDS * 2 ** min(failures, _BACKOFF_MAX_DOUBLINGS), most)
+    return (_BACKOFF_SLOTS if error.spec in _SLOTS_MISSING else _BACKOFF).seconds(failures + 1)
 
 
 class SubTask:

@@ -16,6 +16,7 @@ import pymysql
 
 from shardmerge.proto.errors import ShardmergeError
 from shardmerge.proto.log import get_logger
+from shardmerge.proto.process.periodic import LAST, LoopThread, Stop, repeat
 from shardmerge.worker.core.mysql.cancellable_session import close_quietly
 from shardmerge.worker.core.mysql.connection import (
     CONNECT_SECONDS,
@@ -74,49 +75,46 @@ class EndWatch:
         self._endpoint = endpoint
         self._found = found
         self._logger = get_logger(source=log.source)
-        self._stop = threading.Event()
+        self._head = log.head()
         self._lock = threading.Lock()
         self._session: Session | None = None
         self._info: ServerInfo | None = None
-        self._thread = threading.Thread(target=self._run, name=f"relay-watch-{log.source}", daemon=True)
-
-    def start(self) -> None:
-        self._thread.start()
+        self._thread = LoopThread(f"relay-watch-{log.source}", self._run)
+        self.start = self._thread.start
 
     def stop(self) -> None:
         """End the thread; returns when it has ended."""
-        self._stop.set()
+        self._thread.end(0)
         with self._lock:
             if self._session is not None:
                 made = cast("socket.socket | None", vars(self._session)["_sock"])
                 if made is not None:
                     with contextlib.suppress(OSError):  # closed already
                         made.shutdown(socket.SHUT_RDWR)
-        self._thread.join()
+        self._thread.end()
 
-    def _run(self) -> None:
-        pause = LOOK_SECONDS
-        head = self._log.head()
+    def _run(self, stop: Stop) -> None:
         try:
-            while not self._stop.wait(pause):
-                pause = LOOK_SECONDS
-                before, head = head, self._log.head()
-                if head is not before:
-                    continue  # the source sends events: not idle
-                try:
-                    end = self._ask()
-                except ShardmergeError as error:
-                    self._close()
-                    pause = _AFTER_FAILURE_SECONDS
-                    self._logger.debug("cannot read the end of the source's binlog", error=str(error))
-                    continue
-                if end is None:
-                    self._logger.warning("account may not read the binlog's end: a RESET MASTER is noticed late")
-                    return
-                if self._log.segments() and ends_before(head.position, end):
-                    self._found(head.position, end)
+            repeat(self._look, LOOK_SECONDS, stop)
         finally:
             self._close()
+
+    def _look(self) -> float | None:
+        before, self._head = self._head, self._log.head()
+        if self._head is not before:
+            return None  # the source sends events: not idle
+        try:
+            end = self._ask()
+        except ShardmergeError as error:
+            self._close()
+            self._logger.debug("cannot read the end of the source's binlog", error=str(error))
+            return _AFTER_FAILURE_SECONDS
+        if end is None:
+            self._logger.warning("account may not read the binlog's end: a RESET MASTER is noticed late")
+            return LAST
+        if self._log.segments() and ends_before(self._head.position, end):
+            self._found(self._head.position, end)
+        return None
 
     def _ask(self) -> SourcePosition | None:
         session, info = self._session, self._info

@@ -21,6 +21,7 @@ from dataclasses import dataclass, replace
 from shardmerge.proto import errors, failpoints, worker_pb2
 from shardmerge.proto.errors import ShardmergeError
 from shardmerge.proto.log import get_logger
+from shardmerge.proto.process.periodic import Backoff
 from shardmerge.proto.rpc.coded_errors import error_to_proto
 from shardmerge.worker.core.mysql.connection import Session
 from shardmerge.worker.core.position import RelayOffset
@@ -43,8 +44,7 @@ from shardmerge.worker.unit.run_context import RunContext
 log = get_logger()
 
 _LOOK_SECONDS = 0.2
-_BACKOFF_FIRST_SECONDS = 1.0
-_BACKOFF_MAX_SECONDS = 60.0
+_BACKOFF = Backoff(1.0, 60.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,8 +114,8 @@ class RestOfCopy:
                 failures = 0
                 self._stop_tables(uncopied, failure)
                 continue
-            pause = min(_BACKOFF_FIRST_SECONDS * 2**failures, _BACKOFF_MAX_SECONDS)
             failures += 1
+            pause = _BACKOFF.seconds(failures)
             self._retry(failure, pause)
             stop.wait(pause)
 

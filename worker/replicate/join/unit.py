@@ -19,6 +19,7 @@ from typing import Protocol
 from shardmerge.proto import errors, failpoints, worker_pb2
 from shardmerge.proto.errors import ShardmergeError
 from shardmerge.proto.log import get_logger
+from shardmerge.proto.process.periodic import Backoff
 from shardmerge.proto.rpc.coded_errors import error_to_proto
 from shardmerge.worker.core.mysql.connection import Session
 from shardmerge.worker.core.position import RelayOffset
@@ -47,8 +48,7 @@ log = get_logger()
 _LOOK_SECONDS = 0.1
 _JOIN_LOOK_SECONDS = 0.02
 """While tables join: their rows wait for the end of it."""
-_BACKOFF_FIRST_SECONDS = 1.0
-_BACKOFF_MAX_SECONDS = 60.0
+_BACKOFF = Backoff(1.0, 60.0)
 _ENDS_WHEN_WHOLE = "task-mode full: ends when the tables whose copy a statement has interrupted are complete"
 
 
@@ -199,7 +199,7 @@ class JoiningUnit:
                 if not error.spec.retryable:
                     raise
                 log.warning("tables cannot join yet", task=self._context.config.task, error=str(error))
-                own.wait(_BACKOFF_FIRST_SECONDS)
+                own.wait(_BACKOFF.first)
                 continue
             if join is not None or (self._ends_when_whole and self._is_whole()):
                 return join
@@ -265,7 +265,7 @@ class JoiningUnit:
 
     def _record_failure(self, error: ShardmergeError, failures: int, join: TableJoin) -> None:
         error = error.completed(task=self._context.config.task, source=self._context.config.source_id)
-        pause = min(_BACKOFF_FIRST_SECONDS * 2**failures, _BACKOFF_MAX_SECONDS)
+        pause = _BACKOFF.seconds(failures + 1)
         self._retry_at = time.monotonic() + pause if error.spec.retryable else None
         self._error = error
         log.error(

@@ -9,6 +9,7 @@ import pymysql
 
 from shardmerge.proto.errors import ShardmergeError
 from shardmerge.proto.log import get_logger
+from shardmerge.proto.process.periodic import repeat
 from shardmerge.worker.core.mysql.connection import Session
 from shardmerge.worker.core.mysql.lock_waits import read_lock_wait
 from shardmerge.worker.core.mysql.server_errors import errno_of
@@ -46,15 +47,17 @@ class TargetWaits:
 
     def follow(self, stop: StopSignal) -> None:
         """Look until ``stop``, in a thread of its own."""
-        while not stop.wait(_LOOK_SECONDS):
-            waiting = {
-                view.lane: view.report.connection_id
-                for view in self._views()
-                if view.report is not None and _is_waiting(view)
-            }
-            shown = self._read(waiting) if waiting else {}
-            with self._lock:
-                self._shown = shown
+        repeat(self._look, _LOOK_SECONDS, stop)
+
+    def _look(self) -> None:
+        waiting = {
+            view.lane: view.report.connection_id
+            for view in self._views()
+            if view.report is not None and _is_waiting(view)
+        }
+        shown = self._read(waiting) if waiting else {}
+        with self._lock:
+            self._shown = shown
 
     def _read(self, waiting: dict[int, int]) -> dict[int, str]:
         tables = self._tables()

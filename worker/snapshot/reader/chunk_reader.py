@@ -12,6 +12,7 @@ from functools import partial
 from shardmerge.proto import errors, failpoints, relay_pb2
 from shardmerge.proto.errors import ErrorSpec, ShardmergeError
 from shardmerge.proto.log import get_logger
+from shardmerge.proto.process.periodic import Backoff
 from shardmerge.proto.rpc.coded_errors import error_to_proto
 from shardmerge.worker.binlog.decoder import BlockDecoder
 from shardmerge.worker.core.mysql.connection import Endpoint
@@ -36,7 +37,7 @@ from shardmerge.worker.snapshot.table_planner import is_whole
 log = get_logger()
 
 _ATTEMPTS = 5
-_BACKOFF_SECONDS = 0.2
+_BACKOFF = Backoff(0.4)
 _REPORT_SECONDS = 1.0
 
 
@@ -193,7 +194,7 @@ class _Reader:
                 if not error.spec.retryable or too_large or attempt == _ATTEMPTS:
                     raise
                 log.warning("chunk is retried", table=plan.table.full_name, chunk=chunk.number, error=str(error))
-                self._pause(spec, _BACKOFF_SECONDS * 2**attempt)
+                self._pause(spec, _BACKOFF.seconds(attempt))
 
     def _is_interrupted(self, spec: relay_pb2.ChunkSpec) -> bool:
         """Whether an error may come from a statement on the chunk's table. False also when that cannot be found out."""

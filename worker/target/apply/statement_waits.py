@@ -14,6 +14,7 @@ import pymysql
 
 from shardmerge.proto.errors import ShardmergeError
 from shardmerge.proto.log import get_logger
+from shardmerge.proto.process.periodic import repeat
 from shardmerge.worker.core.mysql.connection import Session, Side, connect, endpoint_of, rows
 from shardmerge.worker.core.mysql.lock_waits import connection_number, read_lock_wait
 from shardmerge.worker.core.mysql.server_errors import errno_of
@@ -47,16 +48,17 @@ def naming_waits(session: Session, tables: Sequence[TargetTable], show: Callable
             log.debug("lock waits not read", errno=errno_of(error))
         return ""
 
-    def follow() -> None:
-        shown = ""
-        while not over.wait(_LOOK_SECONDS):
-            found = look()
-            with turn:
-                if found != shown and not over.is_set():
-                    show(found)
-            shown = found
+    shown = ""
 
-    threading.Thread(target=follow, name="statement-waits", daemon=True).start()
+    def follow() -> None:
+        nonlocal shown
+        found = look()
+        with turn:
+            if found != shown and not over.is_set():
+                show(found)
+        shown = found
+
+    threading.Thread(target=repeat, args=(follow, _LOOK_SECONDS, over), name="statement-waits", daemon=True).start()
     try:
         yield
     finally:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import random
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
 import pymysql
-from tenacity import RetryCallState, Retrying, retry_if_exception, wait_random_exponential
 
 from shardmerge.proto import errors
 from shardmerge.proto.errors import ShardmergeError
 from shardmerge.proto.log import get_logger
+from shardmerge.proto.process.periodic import Backoff
 from shardmerge.worker.core.mysql.connection import Endpoint, Session, Side, connect, errno_of, send, to_coded
 from shardmerge.worker.core.mysql.lock_waits import connection_number
 from shardmerge.worker.core.stream import Stream
@@ -24,6 +25,7 @@ _ANSWER_SECONDS = 300.0
 # silent connection after this time and rolls its transaction back.
 _SILENCE_SECONDS = 30
 _KEEP_ALIVE_SECONDS = 8.0
+_BACKOFF = Backoff(0.05, 2.0)
 
 _Answer = TypeVar("_Answer")
 
@@ -87,28 +89,20 @@ class TargetSession:
     def retrying(self, attempt: Callable[[], _Answer]) -> _Answer:
         """Return the result of ``attempt``. After a retryable error it is repeated with a new connection. Raises the
         target's coded error."""
-        failed_at: float | None = None
-
-        def too_long(state: RetryCallState) -> bool:
-            # Measured from the first failure: a single attempt may wait longer than that for a lock.
-            nonlocal failed_at
-            failed_at = time.monotonic() if failed_at is None else failed_at
-            return time.monotonic() - failed_at >= self._settings.retry_seconds
-
-        retrying = Retrying(
-            retry=retry_if_exception(_is_retryable),
-            stop=too_long,
-            wait=wait_random_exponential(multiplier=0.05, max=2.0),
-            before_sleep=self._before_retry,
-            reraise=True,
-        )
-        return retrying(lambda: self._with_coded_errors(attempt))
-
-    def _before_retry(self, state: RetryCallState) -> None:
-        self.close()
-        error = state.outcome.exception() if state.outcome is not None else None
-        if isinstance(error, ShardmergeError):
-            self._on_retry(state.attempt_number + 1, error)
+        failures, failed_at = 0, 0.0
+        while True:
+            try:
+                return self._with_coded_errors(attempt)
+            except ShardmergeError as error:
+                # Measured from the first failure: a single attempt may wait longer than that for a lock.
+                now = time.monotonic()
+                failures, failed_at = failures + 1, failed_at if failures else now
+                if not _is_retryable(error) or now - failed_at >= self._settings.retry_seconds:
+                    raise
+                self.close()
+                self._on_retry(failures + 1, error)
+            # At random: lanes whose transactions have met in a deadlock must not meet again.
+            time.sleep(random.uniform(0.0, _BACKOFF.seconds(failures)))  # noqa: S311 - not a secret
 
     def _with_coded_errors(self, attempt: Callable[[], _Answer]) -> _Answer:
         try:
@@ -149,11 +143,7 @@ def send_batch(session: Session, statements: Sequence[bytes]) -> tuple[list[int]
     return answers, None
 
 
-def _is_retryable(error: BaseException) -> bool:
+def _is_retryable(error: ShardmergeError) -> bool:
     # Not FENCED and collisions; but lost connections, deadlocks, a read-only or full target.
     # The same transaction would be too large again: the subtask goes on with smaller ones.
-    return (
-        isinstance(error, ShardmergeError)
-        and error.spec.retryable
-        and error.spec is not errors.replicate.TARGET_TRANSACTION_TOO_LARGE
-    )
+    return error.spec.retryable and error.spec is not errors.replicate.TARGET_TRANSACTION_TOO_LARGE

@@ -18,6 +18,7 @@ import pymysql
 from shardmerge.proto import errors, failpoints
 from shardmerge.proto.errors import ShardmergeError
 from shardmerge.proto.log import get_logger
+from shardmerge.proto.process.periodic import CLOCK, LAST, Backoff, Clock, repeat
 from shardmerge.worker.core.mysql.cancellable_session import cancellable_session
 from shardmerge.worker.core.mysql.connection import Endpoint, Session, Side, execute
 from shardmerge.worker.core.mysql.create_table import column_item
@@ -44,7 +45,7 @@ _MDL_WAIT_SECONDS = 30
 
 _LOOK_SECONDS = 15.0
 _LOCKED_SECONDS = 1.0
-_BACKOFF_MAX_SECONDS = 300.0
+_BACKOFF = Backoff(2 * _LOOK_SECONDS, 300.0)
 
 
 class IndexAdder:
@@ -61,11 +62,13 @@ class IndexAdder:
         *,
         patient: bool,
         grows: bool = False,
+        clock: Clock = CLOCK,
     ) -> None:
         self._endpoint = endpoint
         self._meta_schema, self._task = meta_schema, task
         self._left = sorted(set(targets))
         self._patient, self._grows = patient, grows
+        self._clock = clock
         self._activity: dict[TargetTable, str] = {}
         self._lock = threading.Lock()
 
@@ -94,22 +97,18 @@ class IndexAdder:
     def follow(self, stop: StopSignal) -> None:
         """Run until no index is missing and no table can be added, or ``stop``. Errors are reported and the step is
         repeated: no row depends on it."""
-        failures = 0
-        while (self._left or self._grows) and not stop.is_set:
-            pause = _LOOK_SECONDS
-            try:
-                if self._left and self._round(stop):
-                    pause = _LOCKED_SECONDS
-                failures = 0
-            except ShardmergeError as error:
-                if stop.is_set:
-                    return
-                failures += 1
-                pause = min(_LOOK_SECONDS * 2**failures, _BACKOFF_MAX_SECONDS)
-                log.warning("indexes are not added yet", error=str(error), seconds=pause)
-                self._set_all_activity(f"{error}; next attempt within {pause:.0f} s")
-            if self._left or self._grows:
-                stop.wait(pause)
+
+        def look() -> float:
+            pause = _LOCKED_SECONDS if self._left and self._round(stop) else _LOOK_SECONDS
+            return pause if self._left or self._grows else LAST
+
+        def failed(error: ShardmergeError, failures: int) -> float:
+            pause = _BACKOFF.seconds(failures)
+            log.warning("indexes are not added yet", error=str(error), seconds=pause)
+            self._set_all_activity(f"{error}; next attempt within {pause:.0f} s")
+            return pause
+
+        repeat(look, _LOOK_SECONDS, stop, first=0.0, on_error=failed, clock=self._clock)
 
     def running(self, stop: StopSignal) -> AbstractContextManager[None]:
         """Run :meth:`follow` in its own thread while the block runs."""

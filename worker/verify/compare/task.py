@@ -17,6 +17,7 @@ from shardmerge.proto import compare_pb2 as pb
 from shardmerge.proto import compare_pb2_grpc, relay_pb2
 from shardmerge.proto.errors import ShardmergeError
 from shardmerge.proto.log import get_logger
+from shardmerge.proto.process.periodic import Backoff
 from shardmerge.proto.rpc import client
 from shardmerge.proto.rpc.coded_errors import error_to_proto
 from shardmerge.worker.core.mysql.connection import Endpoint
@@ -41,7 +42,7 @@ log = get_logger()
 _ATTEMPTS = 12
 """How often a key that changes meanwhile is read."""
 _TRIES = 5
-_BACKOFF_SECONDS = 0.2
+_BACKOFF = Backoff(0.4)
 _ANSWER_SECONDS = 60.0
 
 
@@ -192,7 +193,7 @@ class _Comparer:
                     raise
                 log.warning("a piece of a comparison is retried", error=str(error))
                 self._queue.report(pb.WorkReport(alive=True))
-                time.sleep(_BACKOFF_SECONDS * 2**attempt)
+                time.sleep(_BACKOFF.seconds(attempt))
             except BaseException:
                 self._source.close()  # rows may still arrive
                 self._target.close()

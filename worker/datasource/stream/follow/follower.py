@@ -12,6 +12,7 @@ from pyspark.sql.types import StructType
 from shardmerge.proto import errors
 from shardmerge.proto.errors import ShardmergeError
 from shardmerge.proto.log import get_logger
+from shardmerge.proto.process.periodic import Backoff
 from shardmerge.worker.core.mysql.cancellable_session import close_quietly
 from shardmerge.worker.core.mysql.connection import (
     ServerInfo,
@@ -35,7 +36,7 @@ from shardmerge.worker.snapshot.source.chunk_source import open_source
 from shardmerge.worker.snapshot.source.watermarks import end_of_binlog
 
 _ATTEMPTS = 6
-_BACKOFF_SECONDS = 0.2
+_BACKOFF = Backoff(0.4)
 
 T = TypeVar("T")
 
@@ -133,4 +134,4 @@ def retried(source: str, action: Callable[[], T]) -> T:
             if not error.spec.retryable or attempt == _ATTEMPTS:
                 raise
             get_logger().warning("source is asked again", source=source, error=str(error))
-        time.sleep(_BACKOFF_SECONDS * 2**attempt)
+        time.sleep(_BACKOFF.seconds(attempt))

@@ -12,6 +12,7 @@ from pyspark.sql.types import StructType
 from shardmerge.proto import errors
 from shardmerge.proto.errors import ShardmergeError
 from shardmerge.proto.log import get_logger
+from shardmerge.proto.process.periodic import Backoff
 from shardmerge.worker.binlog.decoder import BlockDecoder
 from shardmerge.worker.binlog.events import FormatDescription
 from shardmerge.worker.core.position import SourcePosition
@@ -25,7 +26,7 @@ from shardmerge.worker.datasource.stream.rows.parts import ChangesPart, HistoryP
 from shardmerge.worker.datasource.stream.tables.plans import StreamPlans
 
 _ATTEMPTS = 6
-_BACKOFF_SECONDS = 0.2
+_BACKOFF = Backoff(0.4)
 
 
 def read_changes(part: ChangesPart, schema: StructType, arrow_schema: Any) -> Iterator[Any]:
@@ -44,7 +45,7 @@ def read_changes(part: ChangesPart, schema: StructType, arrow_schema: Any) -> It
             place, made = reading.place, reading.made
         else:
             return
-        time.sleep(_BACKOFF_SECONDS * 2**attempt)
+        time.sleep(_BACKOFF.seconds(attempt))
 
 
 @dataclass(slots=True)

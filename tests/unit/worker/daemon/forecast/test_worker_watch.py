@@ -5,41 +5,36 @@ from __future__ import annotations
 import threading
 from pathlib import Path
 
-import pytest
-
 from shardmerge.proto.warnings.certificates import CertificateFile, Use
 from shardmerge.worker.core.task_runner import JvmHeap
-from shardmerge.worker.daemon.forecast import worker_watch
 from shardmerge.worker.daemon.forecast.figures import NOTHING_MEASURED
 from shardmerge.worker.daemon.forecast.worker_watch import WorkerWatch
 from tests.support.certificates import Authority
+from tests.support.fake_clock import FakeClock
 from tests.support.wait import until
 
 
-def test_a_heap_that_was_read_long_ago_is_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_heap_that_was_read_long_ago_is_not_known() -> None:
+    clock = FakeClock()
     heaps = [JvmHeap(1, 2, 3)]
-    silent = threading.Event()
+    seen: list[JvmHeap | None] = []
 
     def heap() -> JvmHeap | None:
-        if not heaps:
-            silent.wait(60)
-            return None
-        return heaps.pop()
+        if heaps:
+            return heaps.pop()
+        for seconds in (50, 10):  # the JVM does not answer in the second round, five seconds after the first one
+            clock.advance(seconds)
+            seen.append(watch.current().heap)
+        raise RuntimeError("no answer")
 
-    monkeypatch.setattr(worker_watch, "_SECONDS", 0.01)
-    monkeypatch.setattr(worker_watch, "_OLD_SECONDS", 0.5)
-    watch = WorkerWatch(heap, list)
+    watch = WorkerWatch(heap, list, clock)
     assert watch.current() == NOTHING_MEASURED
-    watch.start()
-    try:
-        until(lambda: watch.current().heap == JvmHeap(1, 2, 3), "the heap is read", 10)
-        until(lambda: watch.current().heap is None, "it is too old", 10)
-    finally:
-        watch.stop()
-        silent.set()
+    clock.run_for(8, watch.run)
+    assert seen == [JvmHeap(1, 2, 3), None]
 
 
-def test_a_round_that_fails_ends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_round_that_fails_ends_nothing() -> None:
+    clock = FakeClock()
     heaps = iter([RuntimeError("unexpected"), JvmHeap(1, 2, 3)])
 
     def heap() -> JvmHeap | None:
@@ -48,13 +43,9 @@ def test_a_round_that_fails_ends_nothing(monkeypatch: pytest.MonkeyPatch) -> Non
             raise found
         return found
 
-    monkeypatch.setattr(worker_watch, "_SECONDS", 0.2)
-    watch = WorkerWatch(heap, list)
-    watch.start()
-    try:
-        until(lambda: watch.current().heap == JvmHeap(1, 2, 3), "the next round measures", 10)
-    finally:
-        watch.stop()
+    watch = WorkerWatch(heap, list, clock)
+    clock.run_for(6, watch.run)
+    assert watch.current().heap == JvmHeap(1, 2, 3), "the next round, after five seconds, measures"
 
 
 def test_certificates_are_read_before_the_jvm_answers_for_the_first_time(tmp_path: Path) -> None:

@@ -5,11 +5,9 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 
-import pytest
-
 from shardmerge.proto import config_pb2, errors, worker_pb2
-from shardmerge.worker.daemon.source import source_check
 from shardmerge.worker.daemon.source.source_check import SourceCheck
+from tests.support.fake_clock import FakeClock
 from tests.support.wait import until
 
 _FAIL = worker_pb2.CheckResult(
@@ -32,18 +30,18 @@ class _Answers:
         return self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
 
 
-@pytest.fixture(autouse=True)
-def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(source_check, "_FIRST_PAUSE_SECONDS", 0.05)
-
-
 def test_the_error_is_shown_until_a_check_succeeds() -> None:
-    answers = _Answers([_WARN, _FAIL], [_FAIL], [_WARN])
-    check = SourceCheck(config_pb2.SourceConfig(source_id="s1"), answers)
+    """The pauses between the checks grow up to a minute."""
+    answers = _Answers(*[[_WARN, _FAIL]] * 6, [_WARN])
+    clock, seen = FakeClock(), list[bool]()
+    check = SourceCheck(config_pb2.SourceConfig(source_id="s1"), answers, clock)
     assert check.error is None, "nothing is known yet"
+    clock.after(1, lambda: seen.append(check.error is not None))
     answers.may_answer.set()
-    until(lambda: check.error is not None or answers.asked > 2, "the first check has failed")
-    until(lambda: answers.asked == 3 and check.error is None, "the third check has succeeded")
+    until(lambda: not check.runs, "a check has succeeded")
+    assert (answers.asked, check.error) == (7, None)
+    assert seen == [True], "the first check has failed"
+    assert clock.waits == [0, 5, 10, 20, 40, 60, 60]
 
 
 def test_what_is_reported() -> None:

@@ -14,6 +14,7 @@ import pytest
 
 from shardmerge.proto import common_pb2 as pb
 from shardmerge.proto import config_pb2, errors, secret, worker_pb2
+from shardmerge.proto.process.periodic import Backoff
 from shardmerge.proto.state_pb2 import BinlogOp
 from shardmerge.proto.task_history.event import Event, Kind
 from shardmerge.worker.core.stop_signal import StopSignal
@@ -194,7 +195,7 @@ def test_an_outage_of_any_length_is_outlived(
     start: Callable[[Script], SubTask], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """2 ** 1024 does not fit a float: the thousandth resume must not end the thread."""
-    monkeypatch.setattr(module, "_BACKOFF_MAX_SECONDS", 0.0)
+    monkeypatch.setattr(module, "_BACKOFF", Backoff(0.0))
     failure = Failed(errors.replicate.TARGET_LOST(host="h", port=1, reason="gone", errno=2003))
 
     def fails_long(_: str, stop: StopSignal) -> Outcome:
@@ -208,8 +209,7 @@ def test_an_outage_of_any_length_is_outlived(
 def test_lost_lanes_run_again_at_once_and_then_after_a_pause(
     start: Callable[[Script], SubTask], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "_BACKOFF_FIRST_SECONDS", 1000.0)
-    monkeypatch.setattr(module, "_BACKOFF_MAX_SECONDS", 1000.0)
+    monkeypatch.setattr(module, "_BACKOFF", Backoff(1000.0))
     lost = Failed(errors.worker.SPARK_TASK_LOST(job="j", reason="killed"))
     subtask = start(lambda _, stop: lost)
     until(lambda: len(ScriptedRun.runs) == 2 and stage(subtask) == pb.STAGE_PAUSED, "it has run again", 60)
@@ -385,7 +385,7 @@ def test_the_history_has_an_error_as_the_status_shows_it(
     start: Callable[[Script], SubTask], events: Events, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The second of two equal failures repeats the first: no decision is between them."""
-    monkeypatch.setattr(module, "_BACKOFF_MAX_SECONDS", 0.0)
+    monkeypatch.setattr(module, "_BACKOFF", Backoff(0.0))
     monkeypatch.setattr(module, "_LEAST_PAUSE_SECONDS", 0.0)
     lost = errors.replicate.TARGET_LOST(host="h", port=1, reason="gone", errno=2003)
 
@@ -418,8 +418,7 @@ def _with_locks(monkeypatch: pytest.MonkeyPatch, script: Script) -> SubTask:
 
 
 def test_a_failed_task_that_an_operator_pauses_does_not_resume_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_BACKOFF_FIRST_SECONDS", 1000.0)
-    monkeypatch.setattr(module, "_BACKOFF_MAX_SECONDS", 1000.0)
+    monkeypatch.setattr(module, "_BACKOFF", Backoff(1000.0))
     lost = Failed(errors.replicate.TARGET_LOST(address="t", reason="r"))
     subtask = _with_locks(monkeypatch, lambda _, stop: lost)
     until(lambda: subtask.status().waiting_for.startswith("automatic resume"), "it waits for its resume")
@@ -436,7 +435,7 @@ def test_a_failed_task_that_an_operator_pauses_does_not_resume_by_itself(monkeyp
 
 def test_failures_in_a_row_end_when_a_run_lasts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Otherwise the alert would stay until the next run ends, perhaps in a year."""
-    monkeypatch.setattr(module, "_BACKOFF_MAX_SECONDS", 0.0)
+    monkeypatch.setattr(module, "_BACKOFF", Backoff(0.0))
     monkeypatch.setattr(module, "_BACKOFF_RESET_SECONDS", 1000.0)
     lost = Failed(errors.replicate.TARGET_LOST(address="t", reason="r"))
     subtask = _with_locks(
