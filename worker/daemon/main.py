@@ -9,6 +9,7 @@ import importlib
 import os
 import sys
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -147,10 +148,13 @@ def _serve(config: WorkerFile, stop: threading.Event, begin: Begin) -> bool:
 
         def begin_tasks() -> TaskRunner:
             failpoints.hit("spark.starting")
+            log.info("Spark is starting")
+            began = time.monotonic()
             runner = begin(config, scratch.path)
             started.callback(runner.stop)
             if runner.is_local:
                 _probe(runner)
+            log.info("Spark is ready", seconds=round(time.monotonic() - began, 1))
             return runner
 
         # The JVM starts first: a fork while gRPC threads run would skip gRPC's fork handlers.
