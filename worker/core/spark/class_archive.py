@@ -58,7 +58,7 @@ def make_options(archive: Path) -> tuple[str, ...]:
 
 def _stamp(path: Path) -> str:
     found = path.stat()
-    return f"{found.st_size} {found.st_mtime_ns}"
+    return f"{found.st_size} {int(found.st_mtime)}"  # layers of images keep no fractions of a second
 
 
 def _is_trusted(path: Path) -> bool:
