@@ -1,14 +1,19 @@
-"""Starts and ends the process dm-worker."""
+"""Starts and ends the process dm-worker.
+
+Here is imported only what reads the configuration. Everything else is imported while the JVM of Spark starts.
+"""
 
 from __future__ import annotations
 
+import importlib
 import os
 import sys
 import threading
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import click
 
@@ -28,17 +33,20 @@ from shardmerge.proto.process.termination import call_on_termination
 from shardmerge.proto.tls.process import use_in_daemon
 from shardmerge.proto.tracing.otel import check_installed, otel_tracer
 from shardmerge.proto.tracing.spans import end_tracing, use_tracer
-from shardmerge.worker.binlog.decoder_probe import ProbeTask
-from shardmerge.worker.core.spark.runner import SparkRunner
+from shardmerge.worker.core.spark.begin import begin_driver
+from shardmerge.worker.core.spark.class_archive import find_archive, installed_folder, own_folder, use_options
+from shardmerge.worker.core.spark.jvm import Java
 from shardmerge.worker.core.spark.scratch_dir import ScratchDir
 from shardmerge.worker.core.spark.settings import effective, is_protected
-from shardmerge.worker.core.spark.survey import survey
 from shardmerge.worker.core.stop_signal import StopSignal
 from shardmerge.worker.core.task_runner import TaskFailed, TaskRunner
-from shardmerge.worker.daemon.daemon import Daemon
+from shardmerge.worker.daemon.prepare import make_in_background, prepare
 from shardmerge.worker.daemon.restarts import RESTARTS, restarts_so_far
 from shardmerge.worker.daemon.start_signals import end_children, unless_stopped
 from shardmerge.worker.rules.python import allowed_modules
+
+if TYPE_CHECKING:
+    from shardmerge.worker.core.spark.runner import SparkRunner
 
 log = get_logger()
 
@@ -109,11 +117,26 @@ def main(begin: Begin | None = None) -> None:
         from shardmerge.worker.daemon.pack.command import pack
 
         pack(sys.argv[2:], prog_name="dm-worker pack")
+    if sys.argv[1:2] == ["prepare"]:
+        prepare(sys.argv[2:], prog_name="dm-worker prepare")
     command(with_two_dashes(sys.argv[1:], flag_names(WorkerFile)), prog_name="dm-worker", obj=begin or _begin_spark)
 
 
 def _begin_spark(config: WorkerFile, scratch: Path) -> SparkRunner:
-    return SparkRunner(config.spark_settings(), float(config.drain_seconds), scratch, config.advertise_addr)
+    own = own_folder(config.relay_dir)
+
+    def options(java: Java) -> Sequence[str]:
+        archive = find_archive(java, (installed_folder(), own))
+        if archive is None:
+            make_in_background(own)
+        return use_options(archive)
+
+    begun = begin_driver(config.spark_settings(), scratch, config.advertise_addr, options)
+    # This takes seconds, in which the JVM starts.
+    importlib.import_module("shardmerge.worker.daemon.daemon")
+    from shardmerge.worker.core.spark.runner import SparkRunner
+
+    return SparkRunner(begun.settings, begun.jvm, float(config.drain_seconds), scratch)
 
 
 def _serve(config: WorkerFile, stop: threading.Event, begin: Begin) -> bool:
@@ -125,10 +148,13 @@ def _serve(config: WorkerFile, stop: threading.Event, begin: Begin) -> bool:
 
         def begin_tasks() -> TaskRunner:
             failpoints.hit("spark.starting")
+            log.info("Spark is starting")
+            began = time.monotonic()
             runner = begin(config, scratch.path)
             started.callback(runner.stop)
             if runner.is_local:
                 _probe(runner)
+            log.info("Spark is ready", seconds=round(time.monotonic() - began, 1))
             return runner
 
         # The JVM starts first: a fork while gRPC threads run would skip gRPC's fork handlers.
@@ -138,10 +164,12 @@ def _serve(config: WorkerFile, stop: threading.Event, begin: Begin) -> bool:
         if config.trace_endpoint:
             use_tracer(otel_tracer(config.trace_endpoint, "dm-worker", config.name))
             started.callback(end_tracing)
+        from shardmerge.worker.daemon.daemon import Daemon
+
         daemon = Daemon(config, runner, stop)
         started.callback(daemon.close)
         daemon.start()
-        if isinstance(runner, SparkRunner) and not runner.is_local:
+        if not runner.is_local:
             # Executors elsewhere call the worker, which therefore listens already, and registers only afterwards.
             unless_stopped(lambda: _survey(runner, config.advertise_addr), stop, float(config.drain_seconds))
             if stop.is_set():
@@ -152,6 +180,8 @@ def _serve(config: WorkerFile, stop: threading.Event, begin: Begin) -> bool:
 
 def _probe(runner: TaskRunner) -> None:
     """Run one task: Spark's slow first job runs now, and the decoder is checked where tasks run."""
+    from shardmerge.worker.binlog.decoder_probe import ProbeTask
+
     [outcome] = runner.run("probe", 1, ProbeTask(), StopSignal())
     if isinstance(outcome, TaskFailed):
         if outcome.error.spec is not errors.worker.DECODER_NOT_COMPILED:
@@ -159,9 +189,13 @@ def _probe(runner: TaskRunner) -> None:
         _warn_of_probe(outcome.error)
 
 
-def _survey(spark: SparkRunner, address: str) -> None:
+def _survey(runner: TaskRunner, address: str) -> None:
     """The probe of a cluster: it checks the environment of every executor."""
-    warning = survey(spark, address)
+    from shardmerge.worker.core.spark.runner import SparkRunner
+    from shardmerge.worker.core.spark.survey import survey
+
+    assert isinstance(runner, SparkRunner)  # noqa: S101 - no other runner has executors elsewhere
+    warning = survey(runner, address)
     if warning is not None:
         _warn_of_probe(warning)
 

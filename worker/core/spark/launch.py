@@ -1,7 +1,8 @@
-"""The JVM of Spark's driver is started without its settings on the command line.
+"""Connects PySpark to the JVM of Spark's driver, which is started without its settings on the command line.
 
 PySpark would write every setting on the JVM's command line, which every user of the machine can read (proc(5),
-/proc/<pid>/cmdline). Here the JVM reads them from a file that only this user can read. The file is deleted afterwards.
+/proc/<pid>/cmdline). A JVM that Spark's scripts start reads them from a file that only this user can read. The file is
+deleted afterwards. One that worker/core/spark/jvm.py has started gets them from PySpark.
 """
 
 from __future__ import annotations
@@ -14,16 +15,20 @@ import threading
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from pyspark import SparkContext
+from pyspark.java_gateway import launch_gateway  # pyright: ignore[reportUnknownVariableType]
 
 from shardmerge.proto import errors
 from shardmerge.proto.config.daemon.spark import master_addresses
 from shardmerge.worker.core.spark.failures import JVM_ERRORS
+from shardmerge.worker.core.spark.jvm import BegunJvm
 from shardmerge.worker.core.spark.settings import properties
 
 _ARGUMENTS = "PYSPARK_SUBMIT_ARGS"
 _NO_ARGUMENTS = "pyspark-shell"
+_PORT, _SECRET = "PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET"
 _CONNECT_SECONDS = 20.0
 _LOOK_SECONDS = 1.0
 _WAITING = "StandaloneSchedulerBackend.waitForRegistration"
@@ -36,6 +41,23 @@ def start_jvm(settings: Mapping[str, str], folder: Path | None) -> None:
     """
     with _file(settings, folder) as path, _arguments(path):
         SparkContext._ensure_initialized()
+
+
+def attach(jvm: BegunJvm) -> None:
+    """Make ``jvm`` this process's JVM. Raises SPARK_START_FAILED, and what PySpark raises."""
+    found = jvm.connection()
+    if found is None:
+        reason = f"the JVM has ended with code {jvm.process.wait()} before it was ready; its output has the reason"
+        raise errors.worker.SPARK_START_FAILED(reason=reason)
+    # PySpark reads the address of a running JVM only from its environment.
+    os.environ[_PORT], os.environ[_SECRET] = str(found[0]), found[1]
+    try:
+        gateway: Any = launch_gateway()  # pyright: ignore[reportUnknownVariableType]
+    finally:
+        del os.environ[_PORT], os.environ[_SECRET]
+    gateway.proc = jvm.process
+    context: Any = SparkContext
+    context._ensure_initialized(gateway=gateway)
 
 
 @contextmanager

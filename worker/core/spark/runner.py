@@ -31,9 +31,10 @@ from shardmerge.worker.core.spark.build import own_versions
 from shardmerge.worker.core.spark.executors import Executors
 from shardmerge.worker.core.spark.failures import JVM_ERRORS, difference, first_line
 from shardmerge.worker.core.spark.job import Job, TaskFailure
+from shardmerge.worker.core.spark.jvm import BegunJvm
 from shardmerge.worker.core.spark.jvm_heap import read_heap
-from shardmerge.worker.core.spark.launch import connecting, start_jvm
-from shardmerge.worker.core.spark.settings import effective, slots, ui_address
+from shardmerge.worker.core.spark.launch import attach, connecting, start_jvm
+from shardmerge.worker.core.spark.settings import slots
 from shardmerge.worker.core.stop_signal import StopSignal
 from shardmerge.worker.core.task_runner import (
     JvmHeap,
@@ -48,8 +49,6 @@ from shardmerge.worker.core.task_runner import (
 
 log = get_logger()
 
-_LOCAL_IP = "SPARK_LOCAL_IP"
-_PYTHON_KEY = "spark.pyspark.python"
 _POLL_SECONDS = 0.02
 _LOOK_SECONDS = 0.25
 _EVERY_SLOT_SECONDS = 60.0
@@ -79,23 +78,17 @@ class SparkRunner(TaskRunner):
 
     def __init__(
         self,
-        settings: Mapping[str, str],
+        merged: Mapping[str, str],
+        jvm: BegunJvm | None,
         drain_seconds: float = 10.0,
         scratch: Path | None = None,
-        advertised: str = "",
     ) -> None:
-        """Start Spark; 4–8 s on a quiet machine, and more until a cluster has started executors.
+        """Start Spark with the settings ``merged``, which :func:`effective` has made, in ``jvm``; None: in a JVM that
+        Spark's scripts start. With a cluster it takes until this has started executors.
 
-        ``scratch``: folder for the JVM's files; None: the folder for temporary files. ``advertised``: the worker's
-        address for executors. Raises SPARK_START_FAILED, SPARK_NO_EXECUTOR, SPARK_SLOTS_MISSING, and what
-        :func:`effective` raises.
+        ``scratch``: folder for the JVM's files; None: the folder for temporary files. Raises SPARK_START_FAILED,
+        SPARK_NO_EXECUTOR and SPARK_SLOTS_MISSING.
         """
-        merged = effective(settings, scratch, advertised)
-        # By default Spark's Python workers use `python3` from PATH, but they need this environment.
-        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-        if own := merged.get(_PYTHON_KEY):
-            os.environ["PYSPARK_PYTHON"] = own  # Spark's own commands read the setting; PySpark reads only the variable
-        os.environ[_LOCAL_IP] = ui_address(settings, os.environ.get(_LOCAL_IP, ""), only_tls=of_process() is not None)
         self._drain_seconds = drain_seconds
         self._used_slots = 0
         self._lock = threading.Lock()
@@ -103,7 +96,10 @@ class SparkRunner(TaskRunner):
         self._executors: Executors | None = None
         self._versions: Mapping[str, str] | None = None
         try:
-            start_jvm(merged, scratch)
+            if jvm is None:
+                start_jvm(merged, scratch)
+            else:
+                attach(jvm)
             with connecting(merged[MASTER]):
                 builder = SparkSession.builder
                 for key, value in merged.items():
