@@ -111,12 +111,8 @@ wheel_in_use() {
 
 # Spark's driver starts in half the processor time with its classes in an archive, made once per environment.
 share_classes() {
-    local archive
-    archive=$(python -m tests.support.class_archive "$VENV" 2>"$SCRATCH/classes.log") || {
+    dm-worker prepare >"$SCRATCH/classes.log" 2>&1 ||
         say "no archive of Spark's classes, workers start slower: $(tail -n 1 "$SCRATCH/classes.log")"
-        return
-    }
-    export SPARK_SUBMIT_OPTS="${SPARK_SUBMIT_OPTS:-} -XX:SharedArchiveFile=\"$archive\""
 }
 
 tests() { # <folder> [pytest options]
