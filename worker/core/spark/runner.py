@@ -83,7 +83,7 @@ class SparkRunner(TaskRunner):
         drain_seconds: float = 10.0,
         scratch: Path | None = None,
     ) -> None:
-        """Start Spark with the settings ``merged``, which :func:`effective` has made, in ``jvm``; None: in a JVM that
+        """Start Spark with the settings ``merged``, made by ``settings.effective``, in ``jvm``; None: in a JVM that
         Spark's scripts start. With a cluster it takes until this has started executors.
 
         ``scratch``: folder for the JVM's files; None: the folder for temporary files. Raises SPARK_START_FAILED,
