@@ -48,5 +48,5 @@ def test_the_last_error_is_raised_when_the_time_is_over() -> None:
     "spec", [errors.replicate.TARGET_TRANSACTION_TOO_LARGE, errors.worker.INTERNAL], ids=lambda spec: spec.name
 )
 def test_other_errors_are_raised_at_once(spec: errors.ErrorSpec) -> None:
-    error = ShardmergeError(spec, "a message")
+    error = ShardmergeError(spec, {"reason": "a message"})
     assert _attempts(60.0, error) == ([1], [], error)
