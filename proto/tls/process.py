@@ -25,7 +25,7 @@ def use(tls: Tls | None) -> None:
     """Let the servers and channels of this process use TLS; None: plain text.
 
     The setting is global to the process, like its log: a Spark task opens its channel far from where the daemon's file
-    is read. Raises what :func:`read_certificates` does.
+    is read. Raises what :func:`shardmerge.proto.tls.files.read_certificates` does.
     """
     if tls is None:
         _Process.tls = _Process.keeper = None
