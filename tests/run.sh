@@ -281,7 +281,7 @@ if [ "$PART" = fast ]; then
     fast "$@"
 fi
 if [ "$PART" = mutants ]; then
-    step "mutants" python -m tests.mutants.run "$@"
+    step "mutants" env --default-signal=INT,QUIT python -m tests.mutants.run "$@"
 fi
 if [ "$PART" = all ]; then
     # Another commit has another part: some twenty commits run the whole grid.
