@@ -42,6 +42,7 @@ settings.load_profile("untimed")
 allow()
 
 KEPT = Path(__file__).resolve().parent / ".run"
+UNIT = Path(__file__).resolve().parent / "unit"
 _KEPT_SUFFIXES = frozenset({".log", ".yaml"})
 _LAST_LINES = 8
 _LINE_CHARS = 400
@@ -72,10 +73,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     before pytest deselects them."""
     if not GRID_PART:
         return
+    long_files: set[Path] = set()
     for item in items:
         names = {mark.name for mark in item.iter_markers()}
         if names & _OF_GRID and not names & _OF_OWN_COMMAND and grid_part(item.nodeid) == int(GRID_PART):
             item.add_marker("rotating")
+            if UNIT in item.path.parents:
+                long_files.add(item.path)
+    # At the end such a file would run alone, while the other process waits.
+    items.sort(key=lambda item: item.path not in long_files)
 
 
 def grid_part(test: str) -> int:

@@ -121,7 +121,7 @@ tests() { # <folder> [pytest options]
     # A file stays in one process, for its tests share servers; files come in the order of collection, longest first.
     # Most of a test's time is waiting for servers and JVMs: three at a time leave a third of two processors idle.
     case $folder in
-        tests/unit) share=(-n 2 --dist loadfile) ;;
+        tests/unit) share=(-n 2 --dist loadfile --no-loadscope-reorder) ;;
         tests/versions) share=(-n 0) ;;
         # These share nothing but their world, of which each process has one.
         tests/cases) share=(-n 4 --dist worksteal) ;;
