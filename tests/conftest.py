@@ -140,8 +140,13 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     if os.environ.get("PYTEST_XDIST_WORKER") is not None:
         return
     _seconds[report.nodeid] += report.duration
-    if _progress and report.when == "teardown":
-        _progress[0].ended(report.nodeid)
+    if report.when == "teardown":
+        if _progress:
+            _progress[0].ended(report.nodeid)
+        # At once: a run that is stopped at its time limit has its figures.
+        if path := os.environ.get("SHARDMERGE_DURATIONS"):
+            with open(path, "a", encoding="utf-8") as file:
+                file.write(f"{_seconds.pop(report.nodeid):8.1f} {report.nodeid}\n")
     if report.failed:
         crash = getattr(report.longrepr, "reprcrash", None)
         reason = (report.longreprtext if crash is None else crash.message).strip().partition("\n")[0][:_LINE_CHARS]
@@ -157,13 +162,8 @@ def _repeats(test: str) -> str:
 
 
 def pytest_sessionfinish() -> None:
-    """Append the seconds of each test, with its fixtures, to the file of tests/run.sh: one table for several runs."""
     for each in _progress:
         each.stop()
-    path = os.environ.get("SHARDMERGE_DURATIONS")
-    if path and _seconds:
-        with open(path, "a", encoding="utf-8") as file:
-            file.writelines(f"{seconds:8.1f} {test}\n" for test, seconds in _seconds.items())
 
 
 @pytest.hookimpl(wrapper=True)

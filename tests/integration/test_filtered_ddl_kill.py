@@ -50,6 +50,7 @@ def _settle(world: World, task: str, marker: int) -> None:
     until(arrived, f"row {marker} has come", 300, every=1.0)
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("every", [False, pytest.param(True, marks=pytest.mark.grid)], ids=["one each", "every"])
 def test_kills_at_moments_of_filtered_statements(world: World, every: bool) -> None:
     """Without ``every``, each statement has a kill at one moment, each at another one."""

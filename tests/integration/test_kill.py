@@ -20,11 +20,12 @@ from tests.support.kills import (
 from tests.support.metrics import scrape
 from tests.support.world import World
 
-_LIKE_WORKER = ("machine", "both workers")  # as "worker", with its processes, and at both sources
+_OF_GRID = ("machine", "both workers", "worker", "tasks", "jvm")
+"""test_whole_system.py kills the last three, with Spark; the first two are as "worker", and at both sources."""
 
 
 @pytest.mark.parametrize(
-    "victim", [pytest.param(victim, marks=[pytest.mark.grid] * (victim in _LIKE_WORKER)) for victim in VICTIMS]
+    "victim", [pytest.param(victim, marks=[pytest.mark.grid] * (victim in _OF_GRID)) for victim in VICTIMS]
 )
 def test_kill_while_replicating(world: World, victim: str) -> None:
     kill_while_replicating(world, victim)
@@ -64,6 +65,7 @@ _DROPPING = {
 _ADDING = {"deferred.before_alter": "target", "deferred.added": "adder"}
 
 
+@pytest.mark.grid  # test_whole_system.py has the same kills, with Spark
 def test_kill_at_moments_of_a_snapshot(world: World) -> None:
     assert tuple(_COPYING) == COPYING
     kill_while_copying(world, "mixed", _COPYING)

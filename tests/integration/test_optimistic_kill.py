@@ -20,6 +20,7 @@ _ADDING = {"join.held": "worker", "ddl.begun": "etcd", "ddl.run": "target", "ddl
 _DROPPING = {"join.held": "target", "ddl.run": "worker", "ddl.passed": "tasks"}
 
 
+@pytest.mark.grid  # test_whole_system.py has the same kills, with Spark
 def test_kill_at_moments_of_a_join_at_the_target(world: World) -> None:
     assert tuple(moment for moment in JOINED if moment in _ADDING) == tuple(_ADDING)
     kill_while_joined(world, "mixed", _ADDING, _DROPPING)

@@ -228,11 +228,15 @@ def _plain_task(world: World, name: str, target: Database) -> str:
     )
 
 
-@pytest.mark.parametrize("victim", ["source", "target", pytest.param("machine", marks=pytest.mark.grid)])
+@pytest.mark.parametrize(
+    "victim",
+    [pytest.param("source", marks=pytest.mark.grid), "target", pytest.param("machine", marks=pytest.mark.grid)],
+)
 def test_kill_while_replicating_from_mysql_to_mysql(world: World, victim: str) -> None:
     kill_while_replicating(world, victim)
 
 
+@pytest.mark.grid  # test_whole_system.py has the same kills, with Spark
 def test_kill_while_copying_of_mysql(world: World) -> None:
     kills = {
         "snapshot.planning": "target",

@@ -20,6 +20,7 @@ _LOCKED = {
 }
 
 
+@pytest.mark.grid  # test_whole_system.py has the same kills, with Spark
 def test_kill_at_moments_of_a_lock(world: World) -> None:
     assert tuple(moment for moment in LOCKED if moment in _LOCKED) == tuple(_LOCKED)
     kill_while_locked(world, "mixed", _LOCKED)
