@@ -19,32 +19,84 @@ from tests.support.spark_merge import SparkMerge
 from tests.support.world import Family, World
 
 _LONGEST = (
-    "test_kill.py",
-    "test_shop.py",
+    "test_whole_system.py",
     "test_pages_of_operation.py",
     "test_pages_of_recovery.py",
-    "test_update_task.py",
-    "test_shard_ddl_kill.py",
+    "test_tls_processes.py",
+    "test_worker_process.py",
+    "test_worker_start.py",
     "test_pairs.py",
-    "test_ddl_kill.py",
-    "test_lane_count.py",
-    "test_compare.py",
+    "test_spark_cases.py",
+    "test_copy_ddl_kill.py",
     "test_faults.py",
     "test_merge.py",
-    "test_optimistic_kill.py",
-    "test_stop_at.py",
-    "test_worker_process.py",
-    "test_operator_statements.py",
-    "test_tls_processes.py",
-    "test_worker_start.py",
-    "test_secrets_at_rest.py",
     "test_open_addresses.py",
     "test_evaluate.py",
 )
 
+_OF_GRID = frozenset(
+    {
+        "test_alerts.py",
+        "test_binlog_schema.py",
+        "test_changed_key_way_out.py",
+        "test_compare.py",
+        "test_copy_statements.py",
+        "test_cut_over.py",
+        "test_ddl.py",
+        "test_ddl_kill.py",
+        "test_deferred_indexes_of_joins.py",
+        "test_event_filters.py",
+        "test_extract.py",
+        "test_filtered_ddl_kill.py",
+        "test_forecasts.py",
+        "test_internal_error.py",
+        "test_kill.py",
+        "test_kubernetes_executor.py",
+        "test_lane_count.py",
+        "test_memory.py",
+        "test_metrics.py",
+        "test_metrics_stages.py",
+        "test_online_ddl.py",
+        "test_operator_statements.py",
+        "test_optimistic_kill.py",
+        "test_pack.py",
+        "test_proxy.py",
+        "test_purge_relay.py",
+        "test_python_transforms.py",
+        "test_random_merges.py",
+        "test_rule_updates.py",
+        "test_rules_command.py",
+        "test_secrets_at_rest.py",
+        "test_server_id.py",
+        "test_shard_ddl_kill.py",
+        "test_shard_lock_operator.py",
+        "test_shop.py",
+        "test_source_moves.py",
+        "test_source_update.py",
+        "test_source_without_worker.py",
+        "test_spark_losses.py",
+        "test_spark_yarn.py",
+        "test_stop_at.py",
+        "test_support_bundle.py",
+        "test_task_history.py",
+        "test_traces.py",
+        "test_transform_kills.py",
+        "test_transform_updates.py",
+        "test_truthful_status.py",
+        "test_update_task.py",
+    }
+)
+"""These files test whole clusters, and take half an hour together. The default run has other files of this kind:
+test_whole_system.py, attacks, pages, faults, pairs of servers, TLS and Spark itself. The cases test every behaviour."""
 
 _CLUSTERS = frozenset({"module_world", "module_replicated", "make_cluster", "linked_world"})
 """Fixtures that start a cluster with the default options."""
+
+
+def _leave_files_to_grid(items: Iterable[pytest.Item]) -> None:
+    for item in items:
+        if item.path.name in _OF_GRID:
+            item.add_marker("grid")
 
 
 def _leave_half_to_grid(items: Iterable[pytest.Item]) -> None:
@@ -69,6 +121,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Leave half of some tests to the grid, before pytest deselects it. Run the longest files first: a long file at the
     end would run alone while other processes wait. Then run those with a cluster: each leaves its cluster to the next
     one (tests/support/kept_world.py)."""
+    _leave_files_to_grid(items)
     _leave_half_to_grid(items)
     places = {name: place for place, name in enumerate(_LONGEST)}
     with_cluster = {item.path for item in items if not _CLUSTERS.isdisjoint(getattr(item, "fixturenames", ()))}
