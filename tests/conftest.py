@@ -50,7 +50,7 @@ _LINE_CHARS = 400
 ALL_WITH_SPARK = os.environ.get("SHARDMERGE_ALL_WITH_SPARK") == "1"
 """Set by the grid: workers have Spark in tests without the marker ``spark``, too."""
 
-GRID_PARTS = 20
+GRID_PARTS = 60
 GRID_PART = os.environ.get("SHARDMERGE_GRID_PART", "")
 """The part of the grid that belongs to this run, a number below :data:`GRID_PARTS`; "": none."""
 _OF_GRID = frozenset({"grid", "long"})

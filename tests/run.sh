@@ -7,7 +7,7 @@
 #   bash tests/run.sh check                    ruff, contracts, pyright, documentation, alerts, dashboards and the wheel only
 #   bash tests/run.sh unit|integration|cases [pytest options, e.g. -k relay, or a file of tests]
 #   bash tests/run.sh grid [part]              every victim at every moment, every server, all with Spark; with a number
-#                                              below 20 that part of it, which the default run names
+#                                              below 60 that part of it, which the default run names
 #   bash tests/run.sh mutants [area|name]      applies deliberate defects, one at a time: the default tests must find each
 #   bash tests/run.sh tidb                     every case, type and kill with a TiDB target
 #   bash tests/run.sh clusters                 workers on a Spark cluster and on YARN: a part of it belongs to the default run
@@ -284,9 +284,9 @@ if [ "$PART" = mutants ]; then
     step "mutants" env --default-signal=INT,QUIT python -m tests.mutants.run "$@"
 fi
 if [ "$PART" = all ]; then
-    # Another commit has another part: some twenty commits run the whole grid.
+    # Another commit has another part: some sixty commits run the whole grid.
     head=$(git rev-parse HEAD 2>/dev/null || echo 0)
-    export SHARDMERGE_GRID_PART=$((16#${head:0:7} % 20))
+    export SHARDMERGE_GRID_PART=$((16#${head:0:7} % 60))
     say "run: with part $SHARDMERGE_GRID_PART of the grid: bash tests/run.sh grid $SHARDMERGE_GRID_PART"
 fi
 if [ "$PART" = all ] || [ "$PART" = check ]; then

@@ -72,6 +72,7 @@ def test_history_and_live_changes_from_both_into_both(world: World) -> None:
         world.cluster.dmctl("stop-task", name)
 
 
+@pytest.mark.grid
 def test_what_is_planted_is_repaired_in_every_pair(world: World) -> None:
     families = [world.family(f"into_fix_{target.flavor}", target=target, tables=1) for target in world.targets]
     shards = [shard for family in families for shard in family.create(1000)]
@@ -91,6 +92,7 @@ def test_what_is_planted_is_repaired_in_every_pair(world: World) -> None:
         world.cluster.dmctl("stop-task", family.name)
 
 
+@pytest.mark.grid
 def test_rows_that_lose_their_partner_are_found_in_every_pair(world: World) -> None:
     """A reference that is left unmapped on purpose, and a partner that is removed at the target; rows without a
     partner at the source are not counted."""

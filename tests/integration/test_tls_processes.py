@@ -165,6 +165,7 @@ def test_a_task_by_tls(
         assert f"[{errors.tls.PEER_PLAIN.code} " not in log
 
 
+@pytest.mark.grid
 def test_turned_on_while_a_task_runs(
     make_server: Callable[..., MariaDB], make_cluster: Callable[..., Cluster], tmp_path: Path
 ) -> None:
