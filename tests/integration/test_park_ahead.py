@@ -98,3 +98,35 @@ def test_lanes_on_both_sides_of_the_statements(world: World, victim: str) -> Non
     _end(world, name)
     world.judge(family)
     world.cluster.dmctl("stop-task", name)
+
+
+def test_a_released_lock_keeps_its_tables_when_their_worker_restarts(world: World) -> None:
+    """Until its lanes report, a new run does not know which tables they have left: it must not report them as not
+    parked, for the lock would be closed without them."""
+    name, (source, _), (other, _) = "restart_released", *world.sources
+    family = world.family(name, tables=TABLES)
+    shards = family.create(60)
+    hooks = world.cluster.hooks
+    world.cluster.start_task(family.task(extra="shard-mode: pessimistic\n"))
+    world.cluster.wait_replicating(name)
+    world.settle([name])
+    hooks.hold("ddl.before")
+    _alter(shards)
+    hooks.reached("ddl.before")
+    hooks.hold("lock.before_release")
+    hooks.release("ddl.before")
+    until(
+        lambda: world.cluster.worker_of(source).pid in hooks.standing("lock.before_release"), "its tables are to resume"
+    )
+    assert _parked_ahead(world, name) >= TABLES - 2
+    hooks.hold("lanes.starting")
+    VICTIMS["worker"](world)
+    hooks.release("lock.before_release")
+    hooks.reached("lanes.starting")
+    until(lambda: _ready(world, name, other) == 0, "the other source's tables resume")
+    for _ in range(5):
+        assert _ready(world, name, source) == TABLES
+    hooks.release("lanes.starting")
+    _end(world, name)
+    world.judge(family)
+    world.cluster.dmctl("stop-task", name)

@@ -58,12 +58,10 @@ def test_kill_everything_during_a_copy(world: World) -> None:
     )
 
 
-@pytest.mark.grid
 def test_kill_during_a_pessimistic_ddl(world: World) -> None:
     kill_while_locked(world, "whole", {"lock.executing": "worker", "ddl.run": "target", "lock.executed": "jvm"})
 
 
-@pytest.mark.grid
 def test_kill_during_an_optimistic_ddl(world: World) -> None:
     kill_while_joined(
         world, "whole", {"ddl.begun": "jvm", "ddl.passing": "master"}, {"join.held": "target", "ddl.passed": "tasks"}

@@ -248,6 +248,7 @@ class ReplicateUnit:
         )
         self._coordinator = job.coordinator
         self._held_count.refresh()
+        failpoints.hit("lanes.starting")
         return job.run()
 
     def _change_tables(self, tables: StreamTables) -> None:

@@ -174,7 +174,13 @@ class LockAgent:
             if self._parked_queue.version() != local:
                 wait = min(wait, not_before - time.monotonic())
             state_now, locks = self._lock_client.locks(self._context.config.task, state, 0.0 if again else wait)
-            self._parked_queue.committed(self._committed())
+            committed = self._committed()
+            self._parked_queue.committed(committed)
+            if committed is None and self._parked_queue.departing():
+                # A run begins: which tables the lanes have left is unknown until every lane has reported. What is
+                # published stays true: a table that was reported as parked is one that all lanes had left.
+                stop.wait(_DEPARTURE_LOOK_SECONDS)
+                continue
             number = self._parked_queue.version()
             ops_now = self._ops()
             now = time.monotonic()
