@@ -14,10 +14,6 @@ import pickle
 import platform
 import sys
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from pyarrow import RecordBatch
 
 _SUFFIXES = (".py", ".pxd", ".h", ".proto")
 _FOLDERS = ("proto", "worker")
@@ -61,7 +57,7 @@ def own_versions() -> dict[str, str]:
 
 
 class Survey:
-    """For mapInArrow: each task reports the environment of its process, as a text of JSON.
+    """For mapPartitions: each task reports the environment of its process, as a text of JSON.
 
     ``address``: of the worker; ``tls``: the pickled TLS of the worker's process.
     """
@@ -69,10 +65,9 @@ class Survey:
     def __init__(self, address: str, tls: bytes) -> None:
         self._address, self._tls = address, tls
 
-    def __call__(self, batches: Iterator[RecordBatch]) -> Iterator[RecordBatch]:
-        arrow: Any = importlib.import_module("pyarrow")
-        for _ in batches:
-            yield arrow.RecordBatch.from_arrays([arrow.array([self.report()])], names=["report"])
+    def __call__(self, numbers: Iterator[int]) -> Iterator[str]:
+        for _ in numbers:
+            yield self.report()
 
     def report(self) -> str:
         """The report of this process."""

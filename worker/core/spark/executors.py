@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from pyspark.sql import SparkSession
+from pyspark import SparkContext
 
 from shardmerge.proto import errors
 from shardmerge.proto.errors import ShardmergeError
@@ -57,7 +57,7 @@ class Executors:
     """The executors of one driver. ``promised``: the slots that the settings promise; None: those that the cluster
     provides at the start. ``on_more``: called with the number of slots when there are more of them than before."""
 
-    def __init__(self, spark: SparkSession, master: str, promised: int | None, on_more: Callable[[int], None]) -> None:
+    def __init__(self, spark: SparkContext, master: str, promised: int | None, on_more: Callable[[int], None]) -> None:
         self._master, self._promised, self._on_more = master, promised, on_more
         self._driver = Driver.of(spark)
         self._java: Any = self._driver.context

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark import SparkContext
 
 T = TypeVar("T")
 
@@ -27,23 +27,23 @@ class TaskFailure:
 
 
 class Job(threading.Thread, Generic[T]):
-    """Collects the rows of ``frame`` and reads them. A thread of its own, because tags and groups are thread-local.
+    """Runs ``collect``, which starts one job of Spark and waits for its result. A thread of its own, because tags and
+    groups are thread-local.
 
-    ``frame``: made in that thread. ``result``: None while it runs, and if it failed: then ``error`` is why.
+    ``result``: None while it runs, and if it failed: then ``error`` is why.
     """
 
     def __init__(
         self,
-        spark: SparkSession,
+        spark: SparkContext,
         name: str,
-        frame: Callable[[SparkSession], DataFrame],
-        read: Callable[[list[Row]], T],
+        collect: Callable[[SparkContext], T],
         *,
         is_grouped: bool,
     ) -> None:
         """``is_grouped``: whether :attr:`running_tasks` and :meth:`failed_tasks` are used."""
         super().__init__(name=f"spark-{name}", daemon=True)
-        self._spark, self._label, self._frame, self._read = spark, name, frame, read
+        self._spark, self._label, self._collect = spark, name, collect
         self._tag = f"shardmerge-{uuid.uuid4().hex}"
         self._is_grouped = is_grouped
         self._done = threading.Event()
@@ -52,10 +52,10 @@ class Job(threading.Thread, Generic[T]):
 
     def run(self) -> None:
         try:
-            self._spark.addTag(self._tag)
+            self._spark.addJobTag(self._tag)
             if self._is_grouped:
-                self._spark.sparkContext.setJobGroup(self._tag, self._label)
-            self.result = self._read(self._frame(self._spark).collect())
+                self._spark.setJobGroup(self._tag, self._label)
+            self.result = self._collect(self._spark)
         except Exception as error:  # noqa: BLE001 - Py4J, PySpark and socket errors alike end the job
             self.error = error
         finally:
@@ -67,18 +67,18 @@ class Job(threading.Thread, Generic[T]):
 
     def interrupt(self) -> None:
         """Let Spark end its tasks."""
-        self._spark.interruptTag(self._tag)
+        self._spark.cancelJobsWithTag(self._tag)
 
     @property
     def running_tasks(self) -> int:
         """How many of its tasks run now, as far as Spark's driver knows."""
-        tracker = self._spark.sparkContext.statusTracker()
+        tracker = self._spark.statusTracker()
         stages = [tracker.getStageInfo(stage) for stage in self._stages()]
         return sum(stage.numActiveTasks for stage in stages if stage is not None)
 
     def failed_tasks(self) -> list[TaskFailure]:
         """The tasks of the failed job that have ended with an error. Spark's driver learns of them soon afterwards."""
-        store = self._spark.sparkContext._jsc.sc().statusStore()
+        store = self._spark._jsc.sc().statusStore()
         for _ in range(_LOOKS):
             found: list[TaskFailure] = []
             for stage in self._stages():
@@ -93,6 +93,6 @@ class Job(threading.Thread, Generic[T]):
         return []
 
     def _stages(self) -> list[int]:
-        tracker = self._spark.sparkContext.statusTracker()
+        tracker = self._spark.statusTracker()
         jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(self._tag)]
         return [stage for job in jobs if job is not None for stage in job.stageIds]

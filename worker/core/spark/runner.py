@@ -1,13 +1,14 @@
-"""The Spark driver of a worker: runs long-lived Python tasks as jobs of the DataFrame API.
+"""The Spark driver of a worker: runs long-lived Python tasks as jobs.
 
-A lane or a chunk reader is one Spark task that lives until its work ends. Only `mapInArrow` and tags
-are used, so the same worker runs on local, standalone, YARN or Kubernetes masters.
+A lane or a chunk reader is one Spark task that lives until its work ends. Its rows never go through Spark, so a job is
+one `mapPartitions` of an RDD of task numbers: that needs neither a session of Spark SQL, which takes seconds of the
+JVM's time, nor Arrow. Only that and tags are used, so the same worker runs on local, standalone, YARN or Kubernetes
+masters.
 """
 
 from __future__ import annotations
 
 import os
-import pickle
 import platform
 import sys
 import threading
@@ -17,10 +18,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-from pyspark import cloudpickle
+from pyspark import RDD, SparkConf, SparkContext, cloudpickle
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, Row, SparkSession
 
 from shardmerge.proto import errors, networks
 from shardmerge.proto.config.daemon.spark import MASTER, is_local
@@ -52,10 +51,6 @@ log = get_logger()
 _POLL_SECONDS = 0.02
 _LOOK_SECONDS = 0.25
 _EVERY_SLOT_SECONDS = 60.0
-_RESULT_SCHEMA = "index int, outcome binary"
-
-
-ArrowFunction = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
 class SlotsFailed(Exception):
@@ -74,7 +69,7 @@ class _Nothing(TaskBody):
 
 
 class SparkRunner(TaskRunner):
-    """Owns the SparkSession and its slots. One per worker process, started before any gRPC object."""
+    """Owns the context of Spark and its slots. One per worker process, started before any gRPC object."""
 
     def __init__(
         self,
@@ -101,10 +96,7 @@ class SparkRunner(TaskRunner):
             else:
                 attach(jvm)
             with connecting(merged[MASTER]):
-                builder = SparkSession.builder
-                for key, value in merged.items():
-                    builder = builder.config(key, value)
-                self._spark = builder.getOrCreate()
+                self._spark = SparkContext.getOrCreate(SparkConf().setAll(list(merged.items())))
             _without_rest(self._spark)
             promised = slots(merged)
             if is_local(merged[MASTER]):
@@ -148,7 +140,7 @@ class SparkRunner(TaskRunner):
     @property
     def jvm_pid(self) -> int | None:
         """The process id of the JVM of Spark's driver; None if it has ended or belongs to another process."""
-        process = getattr(getattr(self._spark.sparkContext, "_gateway", None), "proc", None)
+        process = getattr(getattr(self._spark, "_gateway", None), "proc", None)
         return None if process is None or process.poll() is not None else int(process.pid)
 
     def heap(self) -> JvmHeap | None:
@@ -176,23 +168,23 @@ class SparkRunner(TaskRunner):
             with self._lock:
                 self._used_slots -= count
 
-    def in_every_slot(self, name: str, function: ArrowFunction, schema: str) -> list[Any]:
-        """The first columns of the rows that ``function`` yields in each of the slots. All tasks run at the same time,
-        so that there is at least one on each executor. Raises :class:`SlotsFailed`.
+    def in_every_slot(self, name: str, function: Callable[[Iterator[int]], Iterator[Any]]) -> list[Any]:
+        """What ``function`` yields in each of the slots. All tasks run at the same time, so that there is at least one
+        on each executor. Raises :class:`SlotsFailed`.
 
         Classes of ``function``'s module are sent by value.
         """
         module = sys.modules[type(function).__module__]
         count = self._total_slots
 
-        def frame(spark: SparkSession) -> DataFrame:
+        def collect(spark: SparkContext) -> list[Any]:
             cloudpickle.register_pickle_by_value(module)
             try:
-                return spark.range(0, count, 1, count).mapInArrow(function, schema, barrier=True)
+                return _numbers(spark, count).barrier().mapPartitions(function).collect()
             finally:
                 cloudpickle.unregister_pickle_by_value(module)
 
-        job = Job(self._spark, name, frame, lambda rows: [row[0] for row in rows], is_grouped=True)
+        job = Job(self._spark, name, collect, is_grouped=True)
         job.start()
         if not job.wait(_EVERY_SLOT_SECONDS):
             self._interrupt(job)
@@ -225,10 +217,7 @@ class SparkRunner(TaskRunner):
         job = Job(
             self._spark,
             name,
-            lambda spark: spark.range(0, count, 1, count).mapInArrow(
-                ArrowBody(name, body, self._versions), _RESULT_SCHEMA
-            ),
-            lambda rows: _outcomes(rows, count),
+            lambda spark: _numbers(spark, count).mapPartitions(PartitionBody(name, body, self._versions)).collect(),
             is_grouped=executors is not None,
         )
         job.start()
@@ -296,7 +285,7 @@ class SparkRunner(TaskRunner):
             self._used_slots += count
 
     def _jvm_gone(self) -> bool:
-        process = getattr(getattr(self._spark.sparkContext, "_gateway", None), "proc", None)
+        process = getattr(getattr(self._spark, "_gateway", None), "proc", None)
         return process is not None and process.poll() is not None
 
     def _is_gone(self) -> bool:
@@ -316,7 +305,7 @@ class SparkRunner(TaskRunner):
 
     def stop(self) -> None:
         """End Spark; ends the JVM's Python processes too."""
-        process = getattr(getattr(self._spark.sparkContext, "_gateway", None), "proc", None)
+        process = getattr(getattr(self._spark, "_gateway", None), "proc", None)
         if not self._jvm_gone():
             self._stop_session()
         if process is not None:
@@ -339,20 +328,20 @@ class SparkRunner(TaskRunner):
         stopping.join(self._drain_seconds)
 
 
-def _ui_url(spark: SparkSession) -> str:
+def _ui_url(spark: SparkContext) -> str:
     try:
-        return spark.sparkContext.uiWebUrl or ""
+        return spark.uiWebUrl or ""
     except (PySparkException, AttributeError):
         return ""
 
 
-def _outcomes(rows: list[Row], count: int) -> list[TaskOutcome]:
-    found = {row["index"]: pickle.loads(bytes(row["outcome"])) for row in rows}  # noqa: S301 - our own tasks
-    return [found[index] for index in range(count)]
+def _numbers(spark: SparkContext, count: int) -> RDD[int]:
+    """The numbers of ``count`` tasks, one in each partition."""
+    return spark.parallelize(range(count), count)
 
 
-class ArrowBody:
-    """Adapts a body to mapInArrow: one input row per task, one result row per task."""
+class PartitionBody:
+    """Adapts a body to mapPartitions: the number of one task in, its outcome out."""
 
     def __init__(self, name: str, body: TaskBody, versions: Mapping[str, str] | None = None) -> None:
         """``versions``: those of the worker, if its executors may have others; None: they have the same."""
@@ -360,26 +349,19 @@ class ArrowBody:
         self._tls = of_process()
         self._networks = networks.of_process()
 
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def __call__(self, numbers: Iterator[int]) -> Iterator[TaskOutcome]:
         # The executors get the paths, never the contents of the files: these must exist there as on the worker's
         # machine. An error in them ends the Spark job, because without TLS no lane can report it to its worker.
         use_fresh(self._tls)
         networks.use(self._networks)
-        for batch in batches:
-            for index in batch.column(0).to_pylist():
-                differs = (
-                    None if self._versions is None else difference(platform.node(), own_versions(), self._versions)
-                )
-                outcome = guarded(self._name, self._body, index) if differs is None else TaskFailed(differs)
-                yield pa.RecordBatch.from_arrays(
-                    [pa.array([index], pa.int32()), pa.array([pickle.dumps(outcome)], pa.binary())],
-                    names=["index", "outcome"],
-                )
+        for index in numbers:
+            differs = None if self._versions is None else difference(platform.node(), own_versions(), self._versions)
+            yield guarded(self._name, self._body, index) if differs is None else TaskFailed(differs)
 
 
-def _without_rest(spark: SparkSession) -> None:
+def _without_rest(spark: SparkContext) -> None:
     """Remove the REST interface from Spark's web page, if the page is on: the interface shows thread dumps regardless
     of the settings (org.apache.spark.status.api.v1.AbstractApplicationResource.threadDump)."""
-    page: Any = spark._jsparkSession.sparkContext().ui()
+    page: Any = spark._jsc.sc().ui()
     if page.isDefined():
         page.get().detachHandler("/api")

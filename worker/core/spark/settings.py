@@ -54,10 +54,6 @@ _DEFAULTS: Mapping[str, str] = {
     "spark.port.maxRetries": "256",
     "spark.log.level": "ERROR",
     "spark.sql.artifact.isolation.enabled": "false",
-    # A job has one row for each task: code that Spark generates and compiles for it costs more than it saves.
-    "spark.sql.adaptive.enabled": "false",
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.python.daemon.module": "shardmerge.worker.core.spark.python_daemon",
 }
 _OPTIONS_KEY = "spark.driver.extraJavaOptions"

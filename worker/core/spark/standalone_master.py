@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from pyspark.sql import SparkSession
+from pyspark import SparkContext
 
 from shardmerge.proto.config.daemon.spark import master_addresses
 from shardmerge.worker.core.spark.failures import JVM_ERRORS
@@ -16,15 +16,15 @@ _ACTIVE = "ALIVE"
 
 @dataclass(frozen=True, slots=True)
 class Driver:
-    """The Java objects of a driver; unlike those of its Python session, they remain when the session is stopped."""
+    """The Java objects of a driver; unlike those of its Python context, they remain when the context is stopped."""
 
     jvm: Any
     context: Any
     application: str
 
     @classmethod
-    def of(cls, spark: SparkSession) -> Driver:
-        context: Any = spark.sparkContext._jsc.sc()
+    def of(cls, spark: SparkContext) -> Driver:
+        context: Any = spark._jsc.sc()
         return cls(spark._jvm, context, str(context.applicationId()))
 
 

@@ -36,7 +36,7 @@ def survey(spark: SparkRunner, address: str) -> ShardmergeError | None:
     """
     own = own_versions()
     try:
-        texts = spark.in_every_slot("survey", Survey(address, pickle.dumps(of_process())), "report string")
+        texts = spark.in_every_slot("survey", Survey(address, pickle.dumps(of_process())))
     except SlotsFailed as error:
         raise explained(error, own) from error
     return verdict([_read(text) for text in texts], own, address)
