@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import random
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, TypeVar, cast
 
 import grpc
@@ -14,12 +15,13 @@ from shardmerge.proto import errors
 from shardmerge.proto.errors import ShardmergeError
 from shardmerge.proto.files.local_socket import SCHEME
 from shardmerge.proto.master_pb2_grpc import MasterStub
-from shardmerge.proto.rpc import client
+from shardmerge.proto.rpc import caller_proof, client
 from shardmerge.proto.rpc.coded_errors import ERROR_METADATA, same_error
-from shardmerge.proto.tls.model import Tls, TlsFiles
+from shardmerge.proto.tls.model import Tls
 from shardmerge.proto.tls.process import of_process, use
 
 if TYPE_CHECKING:
+    from shardmerge.ctl.settings import Settings
     from shardmerge.proto.compare_pb2 import CompareFrame, CompareRequest
     from shardmerge.proto.diagnostics_pb2 import DiagnosticsPart, DiagnosticsRequest
 
@@ -44,17 +46,20 @@ class _NoConnectionError(Exception):
 
 
 class MasterClient:
-    """Calls the leader among ``addresses``. Not for use by several threads; close it, or use ``with``.
+    """Calls the leader among the addresses of the settings. Not for use by several threads; close it, or use ``with``.
 
     A command is sent again only if it cannot have been done: the connection could not be made, or the master answered
     that it is not the leader.
     """
 
-    def __init__(self, addresses: tuple[str, ...], timeout: float, tls: TlsFiles | None = None) -> None:
-        """Raises the errors of the files for TLS (``errors.tls``)."""
-        use(None if tls is None else Tls(tls))
-        self._addresses = addresses
-        self._timeout = timeout
+    def __init__(self, settings: Settings, addresses: Sequence[str] = (), timeout: float | None = None) -> None:
+        """``addresses`` and ``timeout``: others than those of the settings. Raises the errors of the files for TLS
+        (``errors.tls``), and SECRET_KEY_UNUSABLE for a key file that the settings name."""
+        self._addresses = tuple(addresses) or settings.addresses
+        self._timeout = settings.timeout if timeout is None else timeout
+        use(None if settings.tls is None else Tls(settings.tls))
+        if settings.tls is None and not all(address.startswith(SCHEME) for address in self._addresses):
+            caller_proof.use_file(settings.secret_key_path, os.environ)
         self._channel: grpc.Channel | None = None
         self._address = ""
 

@@ -58,8 +58,7 @@ class Session:
         if self._client is None:
             from shardmerge.ctl.client import MasterClient  # importing gRPC takes 0.2 s: only when needed
 
-            settings = self.settings
-            self._client = self._stack.enter_context(MasterClient(settings.addresses, settings.timeout, settings.tls))
+            self._client = self._stack.enter_context(MasterClient(self.settings))
             self._warn_of_key()
         return self._client
 

@@ -7,6 +7,7 @@ Needs the `shardmerge` package (its `proto` folder) and a running dm-master.
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Iterator
@@ -17,7 +18,7 @@ import grpc
 from shardmerge.proto import common_pb2
 from shardmerge.proto import master_pb2 as pb
 from shardmerge.proto.master_pb2_grpc import MasterStub
-from shardmerge.proto.rpc import client
+from shardmerge.proto.rpc import caller_proof, client
 from shardmerge.proto.worker_pb2 import SubTaskStatus
 
 
@@ -72,6 +73,7 @@ def describe(subtask: SubTaskStatus) -> str:
 
 def main(address: str, path: Path, task: str) -> int:
     """0 once all subtasks are in sync, 1 if one stops with an error."""
+    caller_proof.use_file("", os.environ)  # the cluster's key, where dm-master of this user has made it
     with client.channel(address) as channel:
         master = MasterStub(channel)
         try:

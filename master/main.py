@@ -24,6 +24,7 @@ from shardmerge.proto.files.local_socket import default_path
 from shardmerge.proto.log import configure, get_logger
 from shardmerge.proto.networks import Networks
 from shardmerge.proto.process.termination import call_on_termination
+from shardmerge.proto.rpc import caller_proof
 from shardmerge.proto.tls.process import use_in_daemon
 from shardmerge.proto.tracing.otel import check_installed, otel_tracer
 from shardmerge.proto.tracing.spans import end_tracing, use_tracer
@@ -39,6 +40,7 @@ def command(path: Path | None, **flags: str | None) -> None:
         configure("dm-master", file.log_level, file.log_format, file.log_file, recent_lines.OF_PROCESS)
         key = key_file(file.secret_key_path, os.environ)
         secret.use(key.path, may_be_missing=key.is_default)
+        caller_proof.use(secret.call_keys)
         variables.use(file.env_prefixes)
         networks.use(Networks.of(file.allowed_networks))
         for note in given.notes:

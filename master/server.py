@@ -43,7 +43,7 @@ from shardmerge.master.task_history.keeper import HistoryKeeper
 from shardmerge.master.watch import MasterWatch
 from shardmerge.master.workers.client import Workers
 from shardmerge.master.workers.wait import Waiter
-from shardmerge.proto import errors
+from shardmerge.proto import errors, secret
 from shardmerge.proto.compare_pb2_grpc import add_CompareServicer_to_server
 from shardmerge.proto.diagnostics.self_report import SelfReport
 from shardmerge.proto.errors import ShardmergeError
@@ -56,6 +56,7 @@ from shardmerge.proto.master_pb2_grpc import add_MasterServicer_to_server
 from shardmerge.proto.process.periodic import repeat
 from shardmerge.proto.rpc.admission import RunningCalls
 from shardmerge.proto.rpc.call_counts import CallCounts
+from shardmerge.proto.rpc.caller_proof import CallerCheck
 from shardmerge.proto.rpc.limits import MASTER
 from shardmerge.proto.rpc.server import Serving, listen, listen_locally, make_server
 from shardmerge.proto.task_history.recorder import Recorder
@@ -154,6 +155,7 @@ class Master:
             serving=self._serving,
             calls=calls,
             counts=counted,
+            callers=None if settings.key_file is None else CallerCheck(secret.call_keys, f"dm-master {settings.name}"),
         )
         add_MasterServicer_to_server(service, self._server)
         add_CompareServicer_to_server(CompareService(self._store, self._ending), self._server)

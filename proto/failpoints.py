@@ -15,6 +15,17 @@ from pathlib import Path
 _POLL_SECONDS = 0.01
 
 
+def _forget_earlier_program() -> None:
+    """Remove what this process has reported as another program: a worker that restarts in place keeps its id, and
+    waits nowhere any more."""
+    if directory := os.environ.get("SHARDMERGE_HOOKS"):
+        for reached in Path(directory).glob(f"*.reached.{os.getpid()}"):
+            reached.unlink(missing_ok=True)
+
+
+_forget_earlier_program()
+
+
 class MadeToFail(Exception):
     """Looks like a bug to the program: an exception that no code expects."""
 

@@ -59,6 +59,11 @@ class SecretKey:
         """The identifier of each key, in order: an HMAC of a constant, which reveals nothing of the key."""
         return tuple(_derived(key, "id").hex() for key in (self.key, *self.older))
 
+    @property
+    def call_keys(self) -> dict[str, bytes]:
+        """By identifier, the keys that prove calls (proto/rpc/caller_proof.py). They reveal nothing of the keys."""
+        return {_derived(key, "id").hex(): _derived(key, "call") for key in (self.key, *self.older)}
+
     def encrypt(self, plain: str) -> str:
         """The encrypted text of ``plain``."""
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # 0.1 s of every start otherwise
@@ -239,6 +244,12 @@ def key_ids() -> tuple[str, ...]:
     """:attr:`SecretKey.ids` of the keys in use; none without a key."""
     key = _current()
     return () if key is None else key.ids
+
+
+def call_keys() -> dict[str, bytes]:
+    """:attr:`SecretKey.call_keys` of the keys in use; none without a key."""
+    key = _current()
+    return {} if key is None else key.call_keys
 
 
 def to_stored(text: str) -> str:

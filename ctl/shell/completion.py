@@ -98,7 +98,7 @@ def _names(ctx: click.Context, kind: str) -> list[str]:
         line = ctx.find_object(Line) or Line()
         settings = resolve(line.values, os.environ)
         request = pb.GetConfigRequest(kind=kind, names_only=True)
-        with MasterClient(settings.addresses, min(settings.timeout, _SECONDS), settings.tls) as client:
+        with MasterClient(settings, timeout=min(settings.timeout, _SECONDS)) as client:
             return [one.name for one in client.call("completion", lambda master: master.GetConfig, request).configs]
     except Exception:  # noqa: BLE001 — as above
         return []

@@ -29,6 +29,7 @@ from deploy.demo.scenario import (
     task_yaml,
 )
 from shardmerge.proto import common_pb2, master_pb2, master_pb2_grpc, worker_pb2, worker_pb2_grpc
+from shardmerge.proto.rpc import client
 from tests.support.cluster import Cluster
 from tests.support.daemon import command
 from tests.support.judge import compare
@@ -65,7 +66,7 @@ class FullPhase(threading.Thread):
         self.problem = ""
 
     def run(self) -> None:
-        with grpc.insecure_channel(self._master) as channel:
+        with client.channel(self._master) as channel:
             stub = master_pb2_grpc.MasterStub(channel)
             while self.seconds is None and time.monotonic() - self.started < _FULL_LIMIT_SECONDS:
                 try:
@@ -248,7 +249,7 @@ class Demo:
     def spark_uis(self) -> Sequence[str]:
         found: list[str] = []
         for worker in self.cluster.workers:
-            with grpc.insecure_channel(worker.address) as channel:
+            with client.channel(worker.address) as channel:
                 status = worker_pb2_grpc.WorkerStub(channel).QueryStatus(worker_pb2.WorkerStatusRequest(), timeout=10)
                 if status.spark_ui:  # off unless the worker's file turns it on
                     found.append(f"{status.spark_ui} ({worker.name})")

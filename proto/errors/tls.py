@@ -131,3 +131,34 @@ INSECURE = _define(
     workaround="Set ssl-ca, ssl-cert and ssl-key (`dmctl tls init` makes the files; docs/how-to/tls.md) and remove "
     "insecure.",
 )
+CALLER_UNKNOWN = _define(
+    61152,
+    "caller-unknown",
+    scope=Scope.CONFIG,
+    level=Level.MEDIUM,
+    message="{program} takes calls in plain text only from programs that prove that they hold the cluster's key; the "
+    "caller does not: {reason}",
+    workaround="dmctl of the user that runs dm-master finds the key by itself. Elsewhere let secret-key-path in the "
+    "program's file (dmctl: in the file of --config, or SHARDMERGE_SECRET_KEY) name a copy of the cluster's key, use a "
+    "certificate (`dmctl tls init`), or, as the same user, dm-master's Unix socket: dmctl --master-addr unix:PATH.",
+)
+CALLER_PROOF_STALE = _define(
+    61162,
+    "caller-proof-stale",
+    scope=Scope.CONFIG,
+    level=Level.LOW,
+    message="{program} has started anew since the caller asked for its challenge",
+    workaround="Call again. A program of this version asks for the new challenge by itself.",
+    retryable=True,
+)
+SERVER_UNPROVEN = _define(
+    61172,
+    "server-unproven",
+    scope=Scope.CONFIG,
+    level=Level.MEDIUM,
+    message="{peer} does not prove that it belongs to this cluster: {reason}; nothing was sent to it",
+    workaround="Let secret-key-path of that process name a copy of the cluster's key, or put the copy where it looks "
+    "for it (docs/how-to/secrets.md), and let it be of this version. If the process that listens there is not "
+    "one of the cluster, end it, or correct the address.",
+    retryable=True,
+)

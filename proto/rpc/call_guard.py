@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, NoReturn, cast
@@ -21,6 +21,7 @@ from shardmerge.proto.log_rate_limit import RateLimit
 from shardmerge.proto.rpc.admission import Admission, Full, Readings, RunningCalls
 from shardmerge.proto.rpc.call_counts import CallCounts
 from shardmerge.proto.rpc.caller import is_local
+from shardmerge.proto.rpc.caller_proof import CallerCheck
 from shardmerge.proto.rpc.coded_errors import abort, status_of
 from shardmerge.proto.rpc.fields import check_fields
 from shardmerge.proto.rpc.limits import ServerLimits
@@ -34,12 +35,18 @@ _COUNTED_BYTES = 64 << 10
 _BYTES_PER_FIELD = 128
 """The most fields that a request may have: one for each of this many bytes of its size limit."""
 
+_OF_EVERY_CALLER = ("/grpc.health.v1.Health/", "/grpc.reflection.", "/shardmerge.v1.Identity/")
+"""The services that need no identity. Reflection, which an operator must turn on, describes what is public."""
+_OF_RUN = ("/shardmerge.v1.Relay/", "/shardmerge.v1.CompareDesk/")
+"""The services of a run's tasks: their handlers accept only the secret of the run."""
+
 _Take = Callable[[Iterator[bytes], grpc.ServicerContext], Any]
 _REFUSALS = (
     errors.master.CALL_TOO_MANY,
     errors.master.MESSAGE_TOO_LARGE,
     errors.master.MESSAGE_UNREADABLE,
     errors.master.FIELD_REFUSED,
+    errors.tls.CALLER_UNKNOWN,
 )
 
 
@@ -67,12 +74,19 @@ class CallGuard(grpc.ServerInterceptor):
     errors."""
 
     def __init__(
-        self, program: str, limits: ServerLimits, calls: RunningCalls, counts: CallCounts | None = None
+        self,
+        program: str,
+        limits: ServerLimits,
+        calls: RunningCalls,
+        counts: CallCounts | None = None,
+        callers: CallerCheck | None = None,
     ) -> None:
-        """``counts``: counts every call that ends; None: none is counted."""
+        """``counts``: counts every call that ends; None: none is counted. ``callers``: see
+        :func:`shardmerge.proto.rpc.server.make_server`."""
         self._program = program or "the server"
         self._calls = calls
         self._counts = counts or CallCounts()
+        self._callers = callers
         self._limits = limits
         self._readings = Readings(limits.readings, limits.patience)
         self._parsing = threading.Lock()
@@ -178,6 +192,8 @@ class CallGuard(grpc.ServerInterceptor):
                 if len(raw) > limit:
                     what = f"it has {len(raw)} bytes, and may have {limit}"
                     raise errors.master.MESSAGE_TOO_LARGE(method=method, what=what)
+                if (check := self._proof_check(context, method)) is not None:
+                    check.check(check.read(_metadata(context)), method, raw)
                 return self._parsed(raw, parse, method, limit // _BYTES_PER_FIELD)
             except grpc.RpcError as error:
                 raise _CallerGone(error) from error
@@ -204,7 +220,7 @@ class CallGuard(grpc.ServerInterceptor):
     def _coding(self, context: grpc.ServicerContext, method: str) -> Generator[None]:
         began, status = time.monotonic(), grpc.StatusCode.OK
         try:
-            self._check_caller(context)
+            self._check_caller(context, method)
             yield
         except _CallerGone as gone:
             status = grpc.StatusCode.CANCELLED
@@ -250,8 +266,17 @@ class CallGuard(grpc.ServerInterceptor):
         if left_out is not None:
             get_logger().warning("call refused", peer=context.peer(), error=str(error), left_out=left_out)
 
-    def _check_caller(self, context: grpc.ServicerContext) -> None:
-        """Raises ``errors.tls.NAME_REFUSED`` for a valid certificate that is not among the allowed ones."""
+    def _proof_check(self, context: grpc.ServicerContext, method: str) -> CallerCheck | None:
+        """What checks the call's proof; None: it needs none, because something else shows who calls, or because the
+        method is for every caller."""
+        is_shown = is_local(context) or tls.of_process() is not None
+        return None if is_shown or method.startswith((*_OF_EVERY_CALLER, *_OF_RUN)) else self._callers
+
+    def _check_caller(self, context: grpc.ServicerContext, method: str) -> None:
+        """Raises ``errors.tls.NAME_REFUSED`` for a valid certificate that is not among the allowed ones, and, before
+        anything of a request is read, CALLER_UNKNOWN or CALLER_PROOF_STALE for a call without a fitting proof."""
+        if (check := self._proof_check(context, method)) is not None:
+            check.read(_metadata(context))
         if tls.of_process() is None or is_local(context):
             return
         # A list of values per name, unlike in the published stubs.
@@ -259,6 +284,11 @@ class CallGuard(grpc.ServerInterceptor):
         names = [name.decode(errors="backslashreplace") for name in shown]
         if not any(tls.name_allowed(name) for name in names or [""]):
             raise errors.tls.NAME_REFUSED(program=self._program, name=", ".join(names) or "no name")
+
+
+def _metadata(context: grpc.ServicerContext) -> dict[str, str | bytes]:
+    # Named pairs, unlike in the published stubs.
+    return dict(cast("Iterable[tuple[str, str | bytes]]", context.invocation_metadata() or ()))
 
 
 def _traced(context: grpc.ServicerContext, method: str) -> AbstractContextManager[None]:

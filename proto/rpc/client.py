@@ -9,6 +9,7 @@ import grpc
 from shardmerge.proto import common_pb2, errors
 from shardmerge.proto.errors import ShardmergeError
 from shardmerge.proto.files.local_socket import SCHEME
+from shardmerge.proto.rpc import caller_proof
 from shardmerge.proto.rpc.coded_errors import ERROR_METADATA, error_from_proto
 from shardmerge.proto.rpc.options import COMMON_OPTIONS, MAX_MESSAGE_BYTES
 from shardmerge.proto.tls import process as tls
@@ -27,12 +28,18 @@ def channel(address: str) -> grpc.Channel:
     """A channel to ``host:port``, or to ``unix:PATH`` in plain text: large messages, keep-alive pings, quick
     reconnects, no proxy.
 
-    It uses the current certificates of :func:`shardmerge.proto.tls.process.use`; without them it is in plain text.
+    It uses the current certificates of :func:`shardmerge.proto.tls.process.use`. Without them it is in plain text, and
+    proves its calls with the current keys of :func:`shardmerge.proto.rpc.caller_proof.use`.
     """
     certificates = tls.certificate_store()
-    if certificates is None or address.startswith(SCHEME):
-        return grpc.insecure_channel(address, options=_CHANNEL_OPTIONS)
-    return grpc.secure_channel(address, certificates.channel_credentials(), options=_CHANNEL_OPTIONS)
+    if certificates is not None and not address.startswith(SCHEME):
+        return grpc.secure_channel(address, certificates.channel_credentials(), options=_CHANNEL_OPTIONS)
+    plain = grpc.insecure_channel(address, options=_CHANNEL_OPTIONS)
+    if address.startswith(SCHEME) or not (keys := caller_proof.keys_of_process()):
+        return plain
+    from shardmerge.proto.rpc.proving_channel import ProvingChannel  # dmctl with certificates does not need it
+
+    return ProvingChannel(plain, keys, f"the program at {address}")
 
 
 def coded_from_rpc(error: grpc.RpcError, peer: str, address: str = "") -> ShardmergeError:

@@ -76,6 +76,8 @@ def status_of(error: ShardmergeError) -> grpc.StatusCode:
     """The gRPC status for other programs: less exact than the error's code."""
     if error.spec is errors.tls.NAME_REFUSED:
         return grpc.StatusCode.PERMISSION_DENIED
+    if error.spec in (errors.tls.CALLER_UNKNOWN, errors.tls.CALLER_PROOF_STALE):
+        return grpc.StatusCode.UNAUTHENTICATED
     if error.spec in (errors.master.CALL_TOO_MANY, errors.master.MESSAGE_TOO_LARGE):
         return grpc.StatusCode.RESOURCE_EXHAUSTED
     if error.spec.retryable:

@@ -21,7 +21,8 @@ class MethodLimit:
     message_bytes: int
 
 
-_HEALTH = {
+_OF_EVERY_SERVER = {
+    "/shardmerge.v1.Identity/Prove": MethodLimit(64, 16, 4096),
     "/grpc.health.v1.Health/Check": MethodLimit(32, 16, 4096),
     "/grpc.health.v1.Health/Watch": MethodLimit(64, 4, 4096),
     "/grpc.health.v1.Health/List": MethodLimit(16, 8, 4096),
@@ -51,7 +52,7 @@ class ServerLimits:
         return max(limit.message_bytes for limit in (self.every, *self.methods.values()))
 
     def of(self, method: str) -> MethodLimit:
-        return self.methods.get(method) or _HEALTH.get(method) or self.every
+        return self.methods.get(method) or _OF_EVERY_SERVER.get(method) or self.every
 
 
 def of_each_method(calls: int) -> ServerLimits:

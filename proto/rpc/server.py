@@ -13,11 +13,12 @@ import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
-from shardmerge.proto import errors
+from shardmerge.proto import errors, identity_pb2, identity_pb2_grpc
 from shardmerge.proto.files.local_socket import LocalSocket
 from shardmerge.proto.rpc.admission import RunningCalls
 from shardmerge.proto.rpc.call_counts import CallCounts
 from shardmerge.proto.rpc.call_guard import CallGuard
+from shardmerge.proto.rpc.caller_proof import CallerCheck
 from shardmerge.proto.rpc.limits import ServerLimits, of_each_method
 from shardmerge.proto.rpc.options import COMMON_OPTIONS
 from shardmerge.proto.tls import process as tls
@@ -48,13 +49,15 @@ def make_server(
     serving: Serving | None = None,
     calls: RunningCalls | None = None,
     counts: CallCounts | None = None,
+    callers: CallerCheck | None = None,
 ) -> grpc.Server:
     """A server with health; the caller adds its servicers, listens and starts it.
 
     ``services``: full names such as "shardmerge.v1.Master" that health reports as serving. ``program``: named in
     errors. ``limits``: None for wide ones. ``reflect``: whether the server describes its services to every caller.
     ``serving``: by which health changes its answer; None: it always reports that the services are serving. ``calls``:
-    reports the running calls. ``counts``: counts those that have ended. A handler
+    reports the running calls. ``counts``: counts those that have ended. ``callers``: checks the callers in plain text
+    that do not use the local socket; None: all of them are accepted, as within one process. A handler
     that raises a ShardmergeError answers with it; any other exception is logged with its traceback and answered
     by ``errors.master.INTERNAL``, which has no details. A call that breaks a limit, cannot be decoded or has a field
     that breaks its rule (:mod:`shardmerge.proto.rpc.fields`) reaches no handler.
@@ -63,7 +66,7 @@ def make_server(
     server = grpc.server(
         # The methods have pools of their own; this one only refuses.
         futures.ThreadPoolExecutor(2, thread_name_prefix="grpc-refuse"),
-        interceptors=[CallGuard(program, held, calls or RunningCalls(), counts)],
+        interceptors=[CallGuard(program, held, calls or RunningCalls(), counts, callers)],
         options=(
             *_SERVER_OPTIONS,
             ("grpc.max_receive_message_length", held.message_bytes),
@@ -75,6 +78,8 @@ def make_server(
     for service in ("", *services):
         health_servicer.set(service, health_pb2.HealthCheckResponse.SERVING)
     health_pb2_grpc.add_HealthServicer_to_server(health_servicer, server)
+    if callers is not None:
+        identity_pb2_grpc.add_IdentityServicer_to_server(_Identity(callers), server)
     if serving is not None:
         serving.attach(health_servicer, ("", *services))
     if reflect:
@@ -87,6 +92,14 @@ def _most_connections() -> int:
     """Half of the files that this process may open: the rest is for its own connections and files."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return 10_000 if soft == resource.RLIM_INFINITY else max(soft // 2, 100)
+
+
+class _Identity(identity_pb2_grpc.IdentityServicer):
+    def __init__(self, callers: CallerCheck) -> None:
+        self._callers = callers
+
+    def Prove(self, request: identity_pb2.ProveRequest, context: grpc.ServicerContext) -> identity_pb2.ProveResponse:
+        return self._callers.prove(request)
 
 
 class Serving:

@@ -22,8 +22,10 @@ from shardmerge.proto import errors
 from shardmerge.proto import master_pb2 as pb
 from shardmerge.proto.errors import ShardmergeError
 from shardmerge.proto.master_pb2_grpc import MasterStub
+from shardmerge.proto.rpc.caller_proof import METADATA
 from shardmerge.proto.rpc.client import channel, coded_from_rpc
 from shardmerge.proto.rpc.limits import MASTER, WORKER, ServerLimits
+from tests.support import identity
 from tests.support.daemon import Daemon, Setting
 from tests.support.etcd import Etcd
 from tests.support.http2 import UnfinishedCall
@@ -110,7 +112,7 @@ def attacked(request: pytest.FixtureRequest) -> Attacked:
 
 def _own_channel(daemon: Daemon) -> Any:
     """Return a connection that no other channel of this process shares."""
-    return grpc.insecure_channel(daemon.address, options=[("grpc.use_local_subchannel_pool", 1)])
+    return identity.own_channel(daemon.address)
 
 
 def _ask(attacked: Attacked) -> float:
@@ -147,7 +149,11 @@ def _open_calls(
     with ExitStack() as undo:
         channels = [undo.enter_context(_own_channel(daemon)) for _ in range(connections)]
         undo.callback(ended.set)
-        opened = [channels[number % connections].stream_stream(method)(requests()) for number in range(calls)]
+        proofs = [((METADATA, channels[0].session.proof(method, request or b"")),) for _ in range(calls)]
+        opened = [
+            channels[number % connections].stream_stream(method)(requests(), metadata=proofs[number])
+            for number in range(calls)
+        ]
         for call in opened:
             # A call whose answers are not read does not notice its end.
             threading.Thread(target=_read_all, args=(call,), daemon=True).start()
@@ -201,7 +207,11 @@ def test_unfinished_large_messages_take_a_bounded_memory(attacked: Attacked) -> 
     try:
         for number in range(60):
             method = attacked.path(attacked.large[number % len(attacked.large)])
-            calls.append(UnfinishedCall(attacked.daemon.address, method, size))
+            calls.append(
+                UnfinishedCall(
+                    attacked.daemon.address, method, size, identity.proof(attacked.daemon.address, method, b"")
+                )
+            )
             threads.append(threading.Thread(target=calls[-1].push, args=(3.0,)))
             threads[-1].start()
         assert max(_ask(attacked) for _ in range(3)) < _ANSWER_SECONDS
@@ -262,7 +272,11 @@ def test_undecodable_messages_cause_one_log_line(attacked: Attacked) -> None:
 
 def test_a_call_without_a_message_is_refused(attacked: Attacked) -> None:
     with _own_channel(attacked.daemon) as opened:
-        error = _refused(lambda: opened.stream_unary(attacked.query)(iter(()), timeout=300))
+        error = _refused(
+            lambda: opened.stream_unary(attacked.query)(
+                iter(()), timeout=300, metadata=identity.proof(attacked.daemon.address, attacked.query, b"")
+            )
+        )
     assert error.spec is errors.master.MESSAGE_UNREADABLE
 
 

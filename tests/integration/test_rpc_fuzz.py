@@ -19,9 +19,10 @@ import psutil
 import pytest
 from google.protobuf.descriptor import MethodDescriptor
 
-from shardmerge.proto import compare_pb2, etcd_keys, master_pb2, relay_pb2, worker_pb2
+from shardmerge.proto import compare_pb2, etcd_keys, identity_pb2, master_pb2, relay_pb2, worker_pb2
 from shardmerge.proto.common_pb2 import ErrorDetail
 from shardmerge.proto.rpc.coded_errors import ERROR_METADATA
+from tests.support import identity
 from tests.support.cluster import Cluster
 from tests.support.daemon import Daemon
 from tests.support.mariadb import MariaDB
@@ -46,7 +47,7 @@ class _Rpc:
 
 def _rpcs() -> list[_Rpc]:
     found: list[_Rpc] = []
-    for file in (master_pb2, compare_pb2, worker_pb2, relay_pb2):
+    for file in (master_pb2, compare_pb2, worker_pb2, relay_pb2, identity_pb2):
         for service in file.DESCRIPTOR.services_by_name.values():
             of_master = service.name in ("Master", "Compare")
             for method in service.methods:
@@ -127,11 +128,7 @@ def test_no_request_breaks_anything(cluster: Cluster) -> None:
     rpcs = _rpcs()
     assert {rpc.of_master for rpc in rpcs} == {True, False}
     channels = {
-        daemon.address: [
-            grpc.insecure_channel(daemon.address, options=[("grpc.use_local_subchannel_pool", 1)])
-            for _ in range(_CHANNELS)
-        ]
-        for daemon in (master, worker)
+        daemon.address: [identity.own_channel(daemon.address) for _ in range(_CHANNELS)] for daemon in (master, worker)
     }
     faults: list[str] = []
 

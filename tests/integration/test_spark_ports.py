@@ -10,11 +10,11 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-import grpc
 import psutil
 import pytest
 
 from shardmerge.proto import errors, worker_pb2, worker_pb2_grpc
+from shardmerge.proto.rpc import client
 from tests.support.cluster import Cluster
 from tests.support.daemon import Daemon
 from tests.support.mariadb import MariaDB
@@ -81,7 +81,7 @@ def _get(worker: Daemon, path: str, *options: str) -> str:
 
 def _told_page(worker: Daemon) -> str:
     """Return the address of the page, as the worker reports it."""
-    with grpc.insecure_channel(worker.address) as channel:
+    with client.channel(worker.address) as channel:
         request = worker_pb2.WorkerStatusRequest()
         return worker_pb2_grpc.WorkerStub(channel).QueryStatus(request, timeout=60).spark_ui
 

@@ -14,6 +14,7 @@ from pathlib import Path
 import psutil
 
 from shardmerge.proto.files.durable_file import private_text
+from tests.support import identity
 from tests.support.loan import LentProcess
 from tests.support.ports import free_port
 from tests.support.task_runners import FORK_SERVER
@@ -67,6 +68,12 @@ class Daemon:
             self._command = [sys.executable, "-m", "tests.support.worker_without_jvm"]
         self._process: subprocess.Popen[bytes] | LentProcess | None = None
 
+    @property
+    def key(self) -> Path:
+        """The file of the cluster's key, if the configuration names no other one."""
+        state = {**own_state(self.config.parent), **self._environment}["XDG_STATE_HOME"]
+        return Path(state) / "shardmerge" / "secret.key"
+
     def write_config(self, **changes: Setting) -> None:
         """Write the file anew, with ``changes`` (underscores replace hyphens); the daemon reads it at its next
         start."""
@@ -88,11 +95,13 @@ class Daemon:
         self.address, self.http, self._settings, self._process = address, http, settings, process
         self.config = directory / self.config.name
         self.log = directory / self.log.name
+        identity.know(self.key)
 
     def start(self, *, wait: bool = True) -> Daemon:
         """Start it; with ``wait`` return when its port answers (for a worker: when Spark runs too)."""
         if not self.config.exists():
             self.write_config()
+        identity.know(self.key)
         with private_text(self.log, append=True) as log:
             self._process = subprocess.Popen(
                 [*self._command, "--config", str(self.config)],

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import socket
 import struct
+from collections.abc import Sequence
 
 _PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 _DATA, _HEADERS, _RST, _SETTINGS, _GOAWAY, _WINDOW = 0, 1, 3, 4, 7, 8
@@ -24,7 +26,7 @@ class UnfinishedCall:
     """One connection with one call of ``method``. It announces ``announced`` bytes, sends as many as the server accepts
     at once, and keeps one back. Close it after use."""
 
-    def __init__(self, address: str, method: str, announced: int) -> None:
+    def __init__(self, address: str, method: str, announced: int, metadata: Sequence[tuple[str, bytes]]) -> None:
         host, _, port = address.rpartition(":")
         self._socket = socket.create_connection((host, int(port)), timeout=60)
         self._left = announced - 1
@@ -42,6 +44,7 @@ class UnfinishedCall:
                 (b":authority", b"x"),
                 (b"te", b"trailers"),
                 (b"content-type", b"application/grpc"),
+                *((name.encode(), base64.b64encode(value)) for name, value in metadata),
             )
         )
         self._socket.sendall(

@@ -20,6 +20,7 @@ from shardmerge.proto import (
     etcd_keys,
     failpoints,
     relay_pb2_grpc,
+    secret,
     state_pb2,
     worker_pb2,
     worker_pb2_grpc,
@@ -33,7 +34,9 @@ from shardmerge.proto.etcd import Etcd, Snapshot
 from shardmerge.proto.http.loops import LoopAges
 from shardmerge.proto.http.server import HttpEndpoint, started_endpoint
 from shardmerge.proto.log import get_logger
+from shardmerge.proto.rpc import caller_proof
 from shardmerge.proto.rpc.admission import RunningCalls
+from shardmerge.proto.rpc.caller_proof import CallerCheck
 from shardmerge.proto.rpc.coded_errors import error_to_proto
 from shardmerge.proto.rpc.limits import WORKER
 from shardmerge.proto.rpc.server import Serving, listen, make_server
@@ -83,8 +86,15 @@ class Daemon:
         self._stop = stop
         self._serving = Serving()
         calls = RunningCalls()
+        caller_proof.use(secret.call_keys)
         self._server = make_server(
-            _SERVICES, "dm-worker", WORKER, reflect=config.grpc_reflection, serving=self._serving, calls=calls
+            _SERVICES,
+            "dm-worker",
+            WORKER,
+            reflect=config.grpc_reflection,
+            serving=self._serving,
+            calls=calls,
+            callers=CallerCheck(secret.call_keys, "dm-worker"),
         )
         self._etcd = Etcd(config.etcd, tls=etcd_tls_of(config))
         self._registration = Registration(

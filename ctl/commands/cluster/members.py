@@ -38,7 +38,7 @@ def operate_leader(op: str) -> int:
     members = session.call("operate-leader", lambda master: master.ListMember, pb.ListMemberRequest(master=True))
     messages: list[str] = []
     for member in members.masters:
-        with MasterClient((member.addr,), session.settings.timeout, session.settings.tls) as client:
+        with MasterClient(session.settings, (member.addr,)) as client:
             messages.append(client.call("operate-leader", lambda master: master.OperateLeader, request).msg)
     return _print_message(session, "\n".join(messages))
 

@@ -21,7 +21,6 @@ _QUIET = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "JE_ARROW_MALLOC_
 _ONLY_FORK = "SHARDMERGE_DAEMON_ONLY_FORKS"
 _MODULE = "shardmerge.worker.core.spark.python_daemon"
 _MODULES = (
-    "pandas",
     "pyspark.worker",
     "shardmerge.worker.replicate.lane.lane",
     "shardmerge.worker.snapshot.reader.chunk_reader",
