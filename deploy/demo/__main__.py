@@ -91,13 +91,14 @@ class Demo:
         ]
         self.target = MariaDB(directory / "target", server_id=200)
         self.cluster = Cluster(directory / "shardmerge", workers=2)
+        self.dmctl_file = directory / "dmctl.toml"
 
     @property
     def tables(self) -> list[ShardTable]:
         return [table for source in self.sources for table in source.tables()]
 
     def dmctl(self, *arguments: str) -> list[str]:
-        return [command("dmctl"), "--master-addr", self.cluster.masters[0].address, *arguments]
+        return [command("dmctl"), "--config", str(self.dmctl_file), *arguments]
 
     def shown(self, *arguments: str) -> list[str]:
         """The same with tables as output, on a terminal or in a file."""
@@ -162,6 +163,9 @@ class Demo:
             source.prepare()
         prepare_target(self.target)
         self.cluster.start()
+        [master] = self.cluster.masters
+        # The demo has a state folder of its own, so dmctl does not find the cluster's key by itself.
+        self.dmctl_file.write_text(f'master-addr = "{master.address}"\nsecret-key-path = "{master.key}"\n', "utf-8")
         self.note_pid("etcd", self.cluster.etcd.pid)
         for daemon in self.cluster.daemons:
             self.note_pid(daemon.name, daemon.pid)

@@ -126,8 +126,8 @@ INSECURE = _define(
     "tls-left-out",
     scope=Scope.CONFIG,
     level=Level.MEDIUM,
-    message="insecure: true: any program that reaches {address} may control this process, and passwords and rows are "
-    "sent in plain text",
+    message="insecure: true: what is sent to and from {address} is in plain text; a program on the network can read "
+    "passwords and rows, and change what it forwards",
     workaround="Set ssl-ca, ssl-cert and ssl-key (`dmctl tls init` makes the files; docs/how-to/tls.md) and remove "
     "insecure.",
 )

@@ -3,6 +3,7 @@ others."""
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import threading
@@ -282,6 +283,7 @@ def comparing(world: World, task: str) -> Generator[subprocess.Popen[str]]:
     with subprocess.Popen(
         [command("dmctl"), "--master-addr", addresses, "--output", "json", "compare", task],
         cwd=world.directory,
+        env={**os.environ, "SHARDMERGE_SECRET_KEY": str(world.cluster.masters[0].key)},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

@@ -18,7 +18,7 @@ import pytest
 from grpc_health.v1 import health_pb2
 from grpc_reflection.v1alpha import reflection_pb2
 
-from shardmerge.proto import errors
+from shardmerge.proto import errors, secret
 from shardmerge.proto import master_pb2 as pb
 from shardmerge.proto.errors import ShardmergeError
 from shardmerge.proto.master_pb2_grpc import MasterStub
@@ -70,26 +70,36 @@ def etcd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Etcd]:
 
 
 @pytest.fixture(scope="module")
-def master(etcd: Etcd, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
+def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Provide one cluster's key for both daemons: the worker may start before the master would make it."""
+    state = tmp_path_factory.mktemp("state")
+    secret.make_key(str(state / "shardmerge" / "secret.key"))
+    return {"XDG_STATE_HOME": str(state)}
+
+
+@pytest.fixture(scope="module")
+def master(etcd: Etcd, environment: Mapping[str, str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
     directory = tmp_path_factory.mktemp("master")
-    daemon = _with_reflection("master", "m1", directory, {"etcd": [etcd.endpoint]}).start()
+    daemon = _with_reflection("master", "m1", directory, {"etcd": [etcd.endpoint]}, environment).start()
     until(lambda: _answers(daemon), "it answers")
     yield daemon
     daemon.stop()
 
 
 @pytest.fixture(scope="module")
-def worker(etcd: Etcd, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
+def worker(etcd: Etcd, environment: Mapping[str, str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
     """Provide a worker without a source."""
     directory = tmp_path_factory.mktemp("worker")
     settings = {"etcd": [etcd.endpoint], "relay-dir": str(directory / "relay")}
-    daemon = _with_reflection("worker", "w1", directory, settings).start()
+    daemon = _with_reflection("worker", "w1", directory, settings, environment).start()
     yield daemon
     daemon.stop()
 
 
-def _with_reflection(kind: str, name: str, directory: Path, settings: Mapping[str, Setting]) -> Daemon:
-    daemon = Daemon(kind, name, directory, {**settings, "grpc-reflection": 1}, {})
+def _with_reflection(
+    kind: str, name: str, directory: Path, settings: Mapping[str, Setting], environment: Mapping[str, str]
+) -> Daemon:
+    daemon = Daemon(kind, name, directory, {**settings, "grpc-reflection": 1}, environment)
     daemon.write_config()
     daemon.config.write_text(daemon.config.read_text().replace("grpc-reflection: 1", "grpc-reflection: true"))
     return daemon
@@ -294,9 +304,11 @@ def test_a_field_that_breaks_its_rule_is_named_and_escaped(master: Daemon) -> No
     assert len(error.message) < 400
 
 
-def test_services_are_described_only_where_it_is_asked_for(etcd: Etcd, master: Daemon) -> None:
-    # In parallel with the other master: masters of one cluster share the key that encrypts stored passwords.
-    daemon = Daemon("master", "m2", master.config.parent, {"etcd": [etcd.endpoint]}, {})
+def test_services_are_described_only_where_it_is_asked_for(
+    etcd: Etcd, environment: Mapping[str, str], master: Daemon
+) -> None:
+    # In parallel with the other master: masters of one cluster share the cluster's key.
+    daemon = Daemon("master", "m2", master.config.parent, {"etcd": [etcd.endpoint]}, environment)
     daemon.start()
     try:
         with _own_channel(daemon) as opened:

@@ -4,11 +4,13 @@ and failures to listen."""
 from __future__ import annotations
 
 import json
+import os
 import socket
 import ssl
 import stat
 import subprocess
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import grpc
@@ -53,8 +55,11 @@ def _says(daemon: Daemon, spec: ErrorSpec) -> str:
     return text
 
 
-def _dmctl(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([command("dmctl"), *arguments], capture_output=True, text=True, check=False, timeout=300)
+def _dmctl(*arguments: str, key: Path | None = None) -> subprocess.CompletedProcess[str]:
+    environment = dict(os.environ) if key is None else {**os.environ, "SHARDMERGE_SECRET_KEY": str(key)}
+    return subprocess.run(
+        [command("dmctl"), *arguments], capture_output=True, text=True, check=False, timeout=300, env=environment
+    )
 
 
 def test_an_open_address_needs_tls_or_leave(etcd: Etcd, tmp_path: Path) -> None:
@@ -85,12 +90,13 @@ def test_every_interface_with_leave(etcd: Etcd, tmp_path: Path) -> None:
                     lambda: stub.ListMember(pb.ListMemberRequest(), timeout=10).HasField("leader"),  # noqa: B023
                     "it leads",
                 )
-        answer = json.loads(_dmctl("--master-addr", master.address, "--output", "json", "list-member").stdout)
+        ask = partial(_dmctl, "--master-addr", master.address, key=master.key)
+        answer = json.loads(ask("--output", "json", "list-member").stdout)
         [member] = answer["masters"]
         assert member["insecure"] is True
         assert member["addr"] == f"{socket.gethostname()}:{port}"
-        assert "(insecure)" in _dmctl("--master-addr", master.address, "--output", "table", "list-member").stdout
-        assert "insecure: true" in _dmctl("--master-addr", master.address, "config", "master", "m1").stdout
+        assert "(insecure)" in ask("--output", "table", "list-member").stdout
+        assert "insecure: true" in ask("config", "master", "m1").stdout
         assert f"[{errors.tls.INSECURE.code} {errors.tls.INSECURE.name}]" in master.log.read_text()
     finally:
         master.stop()

@@ -19,7 +19,18 @@ def _frame(kind: int, flags: int, stream: int, payload: bytes) -> bytes:
 
 def _header(name: bytes, value: bytes) -> bytes:
     """Return a literal header that is not indexed."""
-    return b"\0" + bytes([len(name)]) + name + bytes([len(value)]) + value
+    return b"\0" + _length(name) + name + _length(value) + value
+
+
+def _length(text: bytes) -> bytes:
+    """Return the length as an integer with a prefix of 7 bits (RFC 7541, 5.1)."""
+    if len(text) < 127:
+        return bytes([len(text)])
+    rest, found = len(text) - 127, bytearray([127])
+    while rest >= 128:
+        found.append(rest % 128 + 128)
+        rest //= 128
+    return bytes([*found, rest])
 
 
 class UnfinishedCall:
