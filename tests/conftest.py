@@ -23,12 +23,14 @@ from hypothesis import HealthCheck, Phase, settings
 from shardmerge.proto.tls.model import TlsFiles
 from tests.support.cluster import Cluster
 from tests.support.daemon import Setting
-from tests.support.examples import FAST_EXAMPLES
+from tests.support.examples import FAST_EXAMPLES, USUAL_EXAMPLES
 from tests.support.loan import allow, borrowed_folders
 from tests.support.mariadb import MariaDB
 
 # Time says nothing on a machine that may be ten times slower for minutes.
-settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("thorough", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# A run draws other examples than the one before it: half as many cost half the time of many tests.
+settings.register_profile("untimed", settings.get_profile("thorough"), max_examples=USUAL_EXAMPLES // 2)
 settings.register_profile("fast", settings.get_profile("untimed"), max_examples=FAST_EXAMPLES)
 # For mutants: that an example fails is enough, the smallest one takes many times as long.
 settings.register_profile(

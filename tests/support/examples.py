@@ -7,9 +7,10 @@ from hypothesis import settings
 FAST_EXAMPLES = 15
 """Examples of a test without a number of its own, in `tests/run.sh fast`."""
 
-_USUAL_EXAMPLES = 100
+USUAL_EXAMPLES = 100
+"""Of hypothesis, and of the grid; the default run makes half as many."""
 
 
 def examples(count: int) -> int:
-    """Return ``count``; under the profile "fast" at most as many as for other tests."""
-    return max(FAST_EXAMPLES, count * settings().max_examples // _USUAL_EXAMPLES)
+    """Return ``count`` for the grid; elsewhere fewer, in the proportion of other tests."""
+    return max(FAST_EXAMPLES, count * settings().max_examples // USUAL_EXAMPLES)

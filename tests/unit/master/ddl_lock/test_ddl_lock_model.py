@@ -162,7 +162,7 @@ BACK_AND_ON = (A, Ddl("C", "S0"), B)
         pytest.param(Rules(the_same(THERE_AND_BACK, 1, 1), back=True), id="one table each"),
         pytest.param(Rules(the_same(THERE_AND_BACK, 2, 1), back=True), id="two tables at a source"),
         pytest.param(Rules(the_same(THERE_AND_BACK, 1, 1), back=True, stale_views=True), id="old views"),
-        pytest.param(Rules(the_same(BACK_AGAIN, 1, 1), back=True), id="twice"),
+        pytest.param(Rules(the_same(BACK_AGAIN, 1, 1), back=True), id="twice", marks=pytest.mark.long),
         pytest.param(Rules(((THERE_AND_BACK,), ((),)), back=True), id="the other has no DDL"),
         pytest.param(Rules(((BACK_AND_ON,), (BACK_AND_ON,)), back=True), id="and another DDL"),
         pytest.param(Rules(((BACK_AND_ON,), ((B,),)), back=True), id="the other has the last DDL only"),
@@ -174,7 +174,11 @@ BACK_AND_ON = (A, Ddl("C", "S0"), B)
             marks=pytest.mark.long,
         ),
         pytest.param(Rules(the_same(THERE_AND_BACK, 1, 1), back=True, operator=True), id="operator"),
-        pytest.param(Rules(the_same(BACK_AND_ON, 1, 1), back=True, operator=True), id="operator, and another DDL"),
+        pytest.param(
+            Rules(the_same(BACK_AND_ON, 1, 1), back=True, operator=True),
+            id="operator, and another DDL",
+            marks=pytest.mark.long,
+        ),
     ],
 )
 def test_ddls_that_lead_back_end_their_wait(rules: Rules) -> None:
