@@ -20,6 +20,7 @@ from shardmerge.proto.config.secrets import variables
 from shardmerge.proto.config.secrets.key_file import key_file
 from shardmerge.proto.diagnostics import recent_lines
 from shardmerge.proto.errors import ShardmergeError
+from shardmerge.proto.etcd.access import check_access
 from shardmerge.proto.files.local_socket import default_path
 from shardmerge.proto.log import configure, get_logger
 from shardmerge.proto.networks import Networks
@@ -46,6 +47,7 @@ def command(path: Path | None, **flags: str | None) -> None:
         for note in given.notes:
             get_logger().warning("configuration", note=note)
         use_in_daemon(tls_of(file), etcd_tls_of(file))
+        check_access(file.etcd, etcd_tls_of(file), insecure=file.insecure)
         if file.trace_endpoint:
             check_installed()
             use_tracer(otel_tracer(file.trace_endpoint, "dm-master", file.name))

@@ -42,9 +42,11 @@ def _reachable(text: str) -> str:
 
 
 def _of_etcd(text: str) -> str:
+    if text.startswith("unix:/") and not text.startswith("unix://"):
+        return text
     scheme, mark, address = text.rpartition("://")
     if mark and scheme not in ("http", "https"):
-        raise ValueError("must be host:port, https://host:port or http://host:port")
+        raise ValueError("must be host:port, https://host:port, http://host:port or unix:/path/of/the/socket")
     _reachable(_address(address))
     return text
 
@@ -90,4 +92,4 @@ ListenAddress = Annotated[str, AfterValidator(_address)]
 PeerAddress = Annotated[str, AfterValidator(_address), AfterValidator(_reachable)]
 AdvertisedAddress = Annotated[str, AfterValidator(lambda text: text and _reachable(_address(text)))]
 EtcdAddress = Annotated[str, AfterValidator(_of_etcd)]
-"""``https://`` or ``http://`` before the address decides about TLS there."""
+"""``https://`` or ``http://`` before the address decides about TLS there; ``unix:/path`` is a Unix socket."""

@@ -30,10 +30,10 @@ class Connection:
     """One endpoint: its channel and the services on it."""
 
     def __init__(self, endpoint: str, keeper: CertificateStore | None) -> None:
-        """``store``: the certificates; None: plain text. ``http://`` before the address: plain text too."""
+        """``keeper``: the certificates; None: plain text, as for an address with ``http://`` and for a Unix socket."""
         self.endpoint = endpoint
         scheme, _, self._address = endpoint.rpartition("://")
-        self._keeper = None if scheme == "http" else keeper
+        self._keeper = None if scheme == "http" or endpoint.startswith("unix:") else keeper
         self._made_with = None if self._keeper is None else self._keeper.current()
         if self._keeper is None:
             self.channel = grpc.insecure_channel(self._address, options=_CHANNEL_OPTIONS)
@@ -57,6 +57,8 @@ class Connection:
 
     def log_tls_problem(self) -> None:
         """Log the reason if the endpoint does not answer because of TLS."""
+        if self._address.startswith("unix:"):
+            return
         from shardmerge.proto.tls.diagnose import log_diagnosis
 
         log_diagnosis(self._address, None if self._keeper is None else self._keeper.files)

@@ -15,6 +15,7 @@ from grpc_reflection.v1alpha import reflection
 
 from shardmerge.proto import errors, identity_pb2, identity_pb2_grpc
 from shardmerge.proto.files.local_socket import LocalSocket
+from shardmerge.proto.rpc import caller_proof
 from shardmerge.proto.rpc.admission import RunningCalls
 from shardmerge.proto.rpc.call_counts import CallCounts
 from shardmerge.proto.rpc.call_guard import CallGuard
@@ -57,7 +58,8 @@ def make_server(
     errors. ``limits``: None for wide ones. ``reflect``: whether the server describes its services to every caller.
     ``serving``: by which health changes its answer; None: it always reports that the services are serving. ``calls``:
     reports the running calls. ``counts``: counts those that have ended. ``callers``: checks the callers in plain text
-    that do not use the local socket; None: all of them are accepted, as within one process. A handler
+    that do not use the local socket; None: all of them are accepted, as within one process. To callers the server
+    proves itself in any case. A handler
     that raises a ShardmergeError answers with it; any other exception is logged with its traceback and answered
     by ``errors.master.INTERNAL``, which has no details. A call that breaks a limit, cannot be decoded or has a field
     that breaks its rule (:mod:`shardmerge.proto.rpc.fields`) reaches no handler.
@@ -78,8 +80,8 @@ def make_server(
     for service in ("", *services):
         health_servicer.set(service, health_pb2.HealthCheckResponse.SERVING)
     health_pb2_grpc.add_HealthServicer_to_server(health_servicer, server)
-    if callers is not None:
-        identity_pb2_grpc.add_IdentityServicer_to_server(_Identity(callers), server)
+    proving = callers or CallerCheck(caller_proof.keys_of_process, program)
+    identity_pb2_grpc.add_IdentityServicer_to_server(_Identity(proving), server)
     if serving is not None:
         serving.attach(health_servicer, ("", *services))
     if reflect:

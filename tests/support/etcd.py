@@ -15,21 +15,36 @@ from tests.support.server import Server
 class Etcd(Server):
     """One member with one directory and the same ports for its whole life. ``endpoint`` is "127.0.0.1:port".
 
-    ``tls``: its certificate, and the authority whose certificates clients must present; None: plain text.
+    ``tls``: its certificate, and the authority whose certificates clients must present; None: plain text. ``host``:
+    another address to listen at. ``private``: a folder for a Unix socket to listen at instead; ``endpoint`` is
+    "unix:path" then.
     """
 
-    def __init__(self, directory: Path, options: tuple[str, ...] = (), tls: TlsFiles | None = None) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        options: tuple[str, ...] = (),
+        tls: TlsFiles | None = None,
+        *,
+        host: str = "127.0.0.1",
+        private: Path | None = None,
+    ) -> None:
         super().__init__(directory)
         self.options = options
         self.tls = tls
         self.port = free_port()
         self.peer_port = free_port()
-        self.endpoint = f"127.0.0.1:{self.port}"
+        # etcd takes the socket's path from host and port, relative to its working directory.
+        self.private = private
+        self.endpoint = f"{host}:{self.port}" if private is None else f"unix:{private / 'etcd:0'}"
 
     def start(self) -> Etcd:
         """Start and wait until it answers; after :meth:`Server.kill` with the same data and ports."""
         self.directory.mkdir(parents=True, exist_ok=True)
         scheme = "http" if self.tls is None else "https"
+        url = f"{scheme}://{self.endpoint}" if self.private is None else "unix://etcd:0"
+        if self.private is not None:
+            (self.private / "etcd:0").unlink(missing_ok=True)  # of one that was killed
         peer = f"http://127.0.0.1:{self.peer_port}"
         self._launch(
             f"etcd on {self.endpoint}",
@@ -37,8 +52,8 @@ class Etcd(Server):
                 "etcd",
                 "--name=test",
                 f"--data-dir={self.directory / 'data'}",
-                f"--listen-client-urls={scheme}://{self.endpoint}",
-                f"--advertise-client-urls={scheme}://{self.endpoint}",
+                f"--listen-client-urls={url}",
+                f"--advertise-client-urls={url}",
                 f"--listen-peer-urls={peer}",
                 f"--initial-advertise-peer-urls={peer}",
                 f"--initial-cluster=test={peer}",
@@ -47,6 +62,7 @@ class Etcd(Server):
                 *self._tls_options(),
                 *self.options,
             ],
+            self.private,
         )
         return self
 

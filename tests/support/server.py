@@ -34,11 +34,14 @@ class Server(ABC):
     @abstractmethod
     def _answers(self) -> bool: ...
 
-    def _launch(self, name: str, command: Sequence[str]) -> None:
+    def _launch(self, name: str, command: Sequence[str], folder: Path | None = None) -> None:
+        """``folder``: its working directory; None: that of the test."""
         assert not self._given_back, f"{name} was borrowed and is given back: shut_down() ends it for a while"
         with (self.directory / "server.log").open("ab") as log:
             environment = {**os.environ, **self.environment}
-            self._process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True, env=environment)
+            self._process = subprocess.Popen(
+                command, stdout=log, stderr=log, start_new_session=True, env=environment, cwd=folder
+            )
         until(lambda: self._lives(name) and self._answers(), f"{name} answers (see {self.directory}/server.log)")
 
     def _lives(self, name: str) -> bool:

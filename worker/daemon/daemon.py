@@ -31,6 +31,7 @@ from shardmerge.proto.config.daemon.tls import etcd_tls_of
 from shardmerge.proto.diagnostics.self_report import SelfReport
 from shardmerge.proto.errors import ShardmergeError
 from shardmerge.proto.etcd import Etcd, Snapshot
+from shardmerge.proto.etcd.access import check_access
 from shardmerge.proto.http.loops import LoopAges
 from shardmerge.proto.http.server import HttpEndpoint, started_endpoint
 from shardmerge.proto.log import get_logger
@@ -118,7 +119,8 @@ class Daemon:
         self._observed = 0  # revision whose decisions have all been carried out
 
     def start(self) -> None:
-        """Listen and register. Raises CANNOT_LISTEN; :meth:`close` undoes what was begun."""
+        """Listen and register. Raises OPEN_ETCD and CANNOT_LISTEN; :meth:`close` undoes what was begun."""
+        check_access(self._config.etcd, etcd_tls_of(self._config), insecure=self._config.insecure)
         worker_pb2_grpc.add_WorkerServicer_to_server(WorkerService(self), self._server)
         relay_pb2_grpc.add_RelayServicer_to_server(self._task_service, self._server)
         compare_pb2_grpc.add_WorkerCompareServicer_to_server(self._comparisons, self._server)

@@ -63,8 +63,8 @@ class DaemonFile(FileModel):
         tuple[EtcdAddress, ...],
         Field(min_length=1),
         Key(
-            "Endpoints of etcd, tried in turn: host:port, https://host:port or http://host:port; as a flag separated "
-            "by commas.",
+            "Endpoints of etcd, tried in turn: host:port, https://host:port, http://host:port or unix:/path; as a flag "
+            "separated by commas.",
             sample="[127.0.0.1:2379]",
         ),
     ] = defaults.ETCD
