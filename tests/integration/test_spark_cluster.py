@@ -145,7 +145,7 @@ def test_a_spark_master_that_does_not_answer(starts: Starts) -> None:
     master = f"spark://127.0.0.1:{free_port()}"
     worker = starts.begin({"master": master, "spark.authenticate.secret": "s"})
     text = _refuses(worker, errors.worker.SPARK_START_FAILED, began)
-    assert f"{master} has not accepted the worker within 20 s" in text
+    assert f"{master} has not accepted the worker within 40 s" in text
     assert "Connection refused" in text
 
 

@@ -29,7 +29,7 @@ from shardmerge.worker.core.spark.settings import properties
 _ARGUMENTS = "PYSPARK_SUBMIT_ARGS"
 _NO_ARGUMENTS = "pyspark-shell"
 _PORT, _SECRET = "PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET"
-_CONNECT_SECONDS = 20.0
+_CONNECT_SECONDS = 40.0
 _LOOK_SECONDS = 1.0
 _WAITING = "StandaloneSchedulerBackend.waitForRegistration"
 
