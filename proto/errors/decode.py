@@ -116,3 +116,14 @@ SECOND_CODE = _define(
     "the message names a place in the binlog, which keeps the old bytes: `dmctl binlog skip {task} -s {source} -b "
     "<position>` leaves the rows of that event out and records them; then compare and repair the table.",
 )
+INFLATED_EVENT_TOO_LARGE = _define(
+    21012,
+    "inflated-event-too-large",
+    scope=Scope.SOURCE,
+    message="source {source}: event ending at binlog position {position} has {size} bytes when it is decompressed, "
+    "more than the limit of {limit} MiB (max-inflated-event-mib)",
+    workaround="Nothing of this event was applied. Look at it with mysqlbinlog at that position. If its statement or "
+    "its rows are really so large: set max-inflated-event-mib to more in the files of the workers, restart them, and "
+    "`dmctl resume-task {task} -s {source}`; each lane that reads the event needs that memory. A read into Spark has "
+    "the option of the same name.",
+)

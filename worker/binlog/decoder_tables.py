@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from shardmerge.proto import errors
-from shardmerge.worker.binlog.events import EventType, event_name, uncompress
+from shardmerge.worker.binlog.events import EventType, event_name
 from shardmerge.worker.binlog.rows.image_scanner import BadImage
 from shardmerge.worker.binlog.rows.table_map import TableMap
+from shardmerge.worker.core.inflation import inflate
 from shardmerge.worker.core.row_change import ChangeKind
 
 _T = EventType
@@ -59,8 +60,6 @@ TRANSACTIONAL = frozenset({"innodb", "rocksdb", "tokudb", "ndbcluster"})
 """Engines, in lower case, whose changes a ROLLBACK takes back."""
 ID_BYTES = {6: 4, 8: 6, 10: 6}
 """Bytes of the table id in table maps and rows events, by their post-header length: old servers wrote 4."""
-MOST_UNCOMPRESSED = 1 << 30
-"""Bytes of an uncompressed event at most."""
 
 
 def unsupported_event(source: str, code: int, position: int, reason: str) -> errors.ShardmergeError:
@@ -86,11 +85,11 @@ def rows_filtered(source: str, table: TableMap, code: int, position: int) -> err
 
 
 def uncompressed_rows(events: bytes, at: int, end: int, code: int, position: int, source: str) -> bytes:
-    """A compressed rows event's column count and bitmaps, followed by the uncompressed images. Raises BadImage and
-    MALFORMED_EVENT."""
-    part = events[at:end]
+    """A compressed rows event's column count and bitmaps, followed by the uncompressed images. Raises BadImage,
+    MALFORMED_EVENT and INFLATED_EVENT_TOO_LARGE."""
+    part = memoryview(events)[at:end]
     if not part:
         raise BadImage("a rows event without columns")
     count, head = (part[0], 1) if part[0] < 251 else (int.from_bytes(part[1:3], "little"), 3)
     head += (count + 7) // 8 * (2 if KINDS[code] == ChangeKind.UPDATE else 1)
-    return part[:head] + uncompress(part[head:], MOST_UNCOMPRESSED, source, position)
+    return inflate(part[head:], source, position, bytes(part[:head]))

@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from shardmerge.proto import errors
 from shardmerge.worker.binlog.query_variables import QueryVariables, query_variables
+from shardmerge.worker.core.inflation import inflate
 
 HEADER_SIZE = 19
 CHECKSUM_SIZE = 4
@@ -40,7 +41,6 @@ _U64 = struct.Struct("<Q")
 _QUERY_POST_HEADER = struct.Struct("<IIBHH")
 
 _LARGEST_POSITION = (1 << 62) - 1  # positions are signed numbers of 64 bits in compiled code, and are added to
-_MAX_STATEMENT = 1 << 30  # MySQL's and MariaDB's largest max_allowed_packet
 
 
 class EventType(enum.IntEnum):
@@ -275,7 +275,7 @@ def parse_query(event: bytes, checksum: bool, source: str = "") -> QueryEvent:
     variables = query_variables(event[variables_at:schema_at])
     statement = event[statement_at:end]
     if header.type == EventType.QUERY_COMPRESSED:
-        statement = uncompress(statement, _MAX_STATEMENT, source, header.log_pos)
+        statement = inflate(statement, source, header.log_pos)
     schema = event[schema_at : statement_at - 1].decode("utf-8", "replace")
     return QueryEvent(schema, statement, variables, error_code, header.timestamp)
 
@@ -330,27 +330,6 @@ def parse_heartbeat(event: bytes, checksum: bool, source: str = "") -> Heartbeat
             position = value[0] if length == 1 else int.from_bytes(value[1:], "little")
         at += 2 + length
     return Heartbeat(name.decode("utf-8", "replace"), position)
-
-
-def uncompress(data: bytes, limit: int, source: str, position: int) -> bytes:
-    """MariaDB's compressed part of an event (sql/log_event.cc, binlog_buf_uncompress), at most ``limit`` bytes.
-
-    One byte 1aaa_0lll (a: algorithm, 0 is zlib; l: bytes of the length), the length big-endian, zlib data.
-    """
-    if not data or data[0] & 0xF8 != 0x80 or not 1 <= data[0] & 7 <= 4 or len(data) < 1 + (data[0] & 7):
-        raise malformed(source, position, "compressed part has an unknown header")
-    start = 1 + (data[0] & 7)
-    length = int.from_bytes(data[1:start], "big")
-    if length > limit:
-        raise malformed(source, position, f"compressed part states a size of {length} bytes")
-    worker = zlib.decompressobj()
-    try:
-        plain = worker.decompress(data[start:], length + 1)
-    except zlib.error as error:
-        raise malformed(source, position, f"compressed part: {error}") from None
-    if len(plain) != length or not worker.eof:
-        raise malformed(source, position, f"compressed part does not contain the {length} bytes that its header states")
-    return plain
 
 
 def causes_unlogged_cascades(events: bytes, at: int) -> bool:

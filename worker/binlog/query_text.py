@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import struct
 
-from shardmerge.worker.binlog.decoder_tables import MOST_UNCOMPRESSED
 from shardmerge.worker.binlog.events import (
     CHECKSUM_SIZE,
     HEADER_SIZE,
@@ -13,8 +12,8 @@ from shardmerge.worker.binlog.events import (
     QueryEvent,
     malformed,
     parse_query,
-    uncompress,
 )
+from shardmerge.worker.core.inflation import inflate
 
 QUERIES = frozenset({EventType.QUERY, EventType.QUERY_COMPRESSED, EventType.EXECUTE_LOAD_QUERY})
 
@@ -48,7 +47,7 @@ def statement_of(event: bytes | memoryview, kind: int, checksum: bool, source: s
 
 def statement_of_body(body: bytes, kind: int, source: str, position: int) -> bytes:
     """The statement of a QUERY from its body, without header and checksum. ``position``: of its end at the source.
-    Raises decode.MALFORMED_EVENT."""
+    Raises decode.MALFORMED_EVENT and INFLATED_EVENT_TOO_LARGE."""
     if len(body) < _BODY_FIXED:
         raise malformed(source, position, "QUERY is too short")
     start = _BODY_FIXED + int.from_bytes(body[11:13], "little") + body[8] + 1
@@ -56,7 +55,7 @@ def statement_of_body(body: bytes, kind: int, source: str, position: int) -> byt
         raise malformed(source, position, "QUERY: its variables and schema name exceed the event")
     statement = body[start:]
     if kind == EventType.QUERY_COMPRESSED:
-        return uncompress(statement, MOST_UNCOMPRESSED, source, position)
+        return inflate(statement, source, position)
     return statement
 
 

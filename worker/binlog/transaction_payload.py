@@ -3,7 +3,8 @@
 Format: MySQL's libs/mysql/binlog/event/codecs/binary.cpp (Transaction_payload): fields of type, length and value, each
 a length-encoded integer, a 0, then the data: with zstd the consecutive events from BEGIN to XID, none of them
 with a checksum. Their ``log_pos`` is not a position of the file. The decompressed data is never larger than the size
-in the event, and it is processed in pieces: a function reads the compressed data, events are returned one by one.
+in the event, and it is processed in pieces: a function reads the compressed data, events are returned one by one, each
+no larger than the limit of worker/core/inflation.py.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING, Protocol
 import pyarrow as pa
 
 from shardmerge.worker.binlog.events import CHECKSUM_SIZE, HEADER_SIZE, EventType, event_name, malformed
+from shardmerge.worker.core.inflation import AT_ONCE, check_size, joined
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
@@ -27,12 +29,6 @@ LONGEST_HEAD = 64
 
 _PAYLOAD_SIZE, _COMPRESSION, _PLAIN_SIZE = 1, 2, 3
 _ZSTD, _NONE = 0, 255
-_AT_ONCE = 1 << 20
-"""Up to this size the plain bytes are decompressed in one call, which costs a third of the start of a stream."""
-
-_LARGEST_EVENT = (1 << 30) + (1 << 20)
-"""A row is at most as large as a packet, 1 GiB; the event adds a little."""
-
 _READ_BYTES = 1 << 16
 _HEADER = struct.Struct("<IBIIIH")
 _CRC = struct.Struct("<I")
@@ -73,24 +69,39 @@ class Payload:
     def events(self) -> Iterator[bytes]:
         """The events in it, each in the format of the file: with its checksum, if other events have one.
 
-        ``log_pos`` is that of the payload: the inner events have no positions. Raises decode.MALFORMED_EVENT.
+        ``log_pos`` is that of the payload: the inner events have no positions. Raises decode.MALFORMED_EVENT and
+        INFLATED_EVENT_TOO_LARGE.
         """
         stream = self._stream()
         left = self.plain_size
         while left:
             head = self._exactly(stream, HEADER_SIZE, left)
             timestamp, kind, server, size, _, flags = _HEADER.unpack(head)
-            if size < HEADER_SIZE or size > min(left, _LARGEST_EVENT):
+            if size < HEADER_SIZE or size > left:
                 raise self._bad(f"an event of {size} bytes, but {left} are left")
             if kind in _NEVER_INSIDE:
                 raise self._bad(f"{event_name(kind)} inside of it")
-            body = self._exactly(stream, size - HEADER_SIZE, left)
-            left -= size
             stored = size + (CHECKSUM_SIZE if self.checksum else 0)
-            made = _HEADER.pack(timestamp, kind, server, stored, self.log_pos, flags) + body
-            yield made + _CRC.pack(zlib.crc32(made)) if self.checksum else made
+            begin = _HEADER.pack(timestamp, kind, server, stored, self.log_pos, flags)
+            if size <= AT_ONCE:
+                made = begin + self._exactly(stream, size - HEADER_SIZE, left)
+                yield made + _CRC.pack(zlib.crc32(made)) if self.checksum else made
+            else:
+                check_size(size, self.source, self.log_pos)
+                yield joined(begin, self._large_body(stream, begin, size - HEADER_SIZE))
+            left -= size
         if self._some(stream, 1):
             raise self._bad(f"more than the {self.plain_size} bytes that its head states")
+
+    def _large_body(self, stream: _Stream, begin: bytes, size: int) -> Iterator[bytes]:
+        """The body of an event, in pieces, and its checksum."""
+        crc = zlib.crc32(begin)
+        for at in range(0, size, AT_ONCE):
+            piece = self._exactly(stream, min(AT_ONCE, size - at), size)
+            crc = zlib.crc32(piece, crc)
+            yield piece
+        if self.checksum:
+            yield _CRC.pack(crc)
 
     def first_event(self) -> bytes:
         """The first of :meth:`events`; it decompresses little more than that."""
@@ -122,7 +133,7 @@ class Payload:
         source = _Data(self.read, *self.data)
         if not self.compressed:
             return io.BufferedReader(source, _READ_BYTES)
-        if self.plain_size > _AT_ONCE:
+        if self.plain_size > AT_ONCE:  # a stream costs three times as much to start
             return pa.input_stream(pa.PythonFile(source, mode="r"), compression="zstd", buffer_size=_READ_BYTES)
         data = io.BufferedReader(source, _READ_BYTES).read()
         try:

@@ -33,6 +33,7 @@ from shardmerge.proto.process.termination import call_on_termination
 from shardmerge.proto.tls.process import use_in_daemon
 from shardmerge.proto.tracing.otel import check_installed, otel_tracer
 from shardmerge.proto.tracing.spans import end_tracing, use_tracer
+from shardmerge.worker.core import inflation
 from shardmerge.worker.core.spark.begin import begin_driver
 from shardmerge.worker.core.spark.class_archive import find_archive, installed_folder, own_folder, use_options
 from shardmerge.worker.core.spark.jvm import Java
@@ -72,6 +73,7 @@ def command(path: Path | None, **flags: str | None) -> None:
         key = key_file(config.secret_key_path, os.environ)
         secret.use(key.path, may_be_missing=key.is_default)
         networks.use(Networks.of(config.allowed_networks))
+        inflation.use(config.max_inflated_event_mib << 20)
         allowed_modules.use(config.transform_modules)
         if config.trace_endpoint:
             check_installed()

@@ -306,6 +306,17 @@ class WorkerFile(DaemonFile):
     drain_seconds: Annotated[
         Seconds, Key("Our own: seconds that a stop may take to finish work in progress.", sample="10")
     ] = defaults.DRAIN_SECONDS
+    max_inflated_event_mib: Annotated[
+        int,
+        Field(ge=1, le=4095),
+        Key(
+            "Our own: MiB that a compressed event of a binlog may have when it is decompressed: an event of MariaDB's "
+            "log_bin_compress, or one in a transaction of MySQL's binlog_transaction_compression; such a transaction "
+            "as a whole if it rolls back a part. A larger one stops the task. Each lane that reads the event needs "
+            "that memory.",
+            sample="256",
+        ),
+    ] = defaults.MAX_INFLATED_EVENT_MIB
     spark: Annotated[
         dict[str, str],
         Key(

@@ -26,6 +26,7 @@ from shardmerge.proto.config.daemon.spark import MASTER, is_local
 from shardmerge.proto.errors import ShardmergeError
 from shardmerge.proto.log import get_logger
 from shardmerge.proto.tls.process import of_process, use_fresh
+from shardmerge.worker.core import inflation
 from shardmerge.worker.core.spark.build import own_versions
 from shardmerge.worker.core.spark.executors import Executors
 from shardmerge.worker.core.spark.failures import JVM_ERRORS, difference, first_line
@@ -348,12 +349,14 @@ class PartitionBody:
         self._name, self._body, self._versions = name, body, versions
         self._tls = of_process()
         self._networks = networks.of_process()
+        self._most_inflated = inflation.of_process()
 
     def __call__(self, numbers: Iterator[int]) -> Iterator[TaskOutcome]:
         # The executors get the paths, never the contents of the files: these must exist there as on the worker's
         # machine. An error in them ends the Spark job, because without TLS no lane can report it to its worker.
         use_fresh(self._tls)
         networks.use(self._networks)
+        inflation.use(self._most_inflated)
         for index in numbers:
             differs = None if self._versions is None else difference(platform.node(), own_versions(), self._versions)
             yield guarded(self._name, self._body, index) if differs is None else TaskFailed(differs)

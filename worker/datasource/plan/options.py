@@ -13,6 +13,7 @@ from typing import cast
 
 from shardmerge.proto import config_pb2 as pb
 from shardmerge.proto import errors
+from shardmerge.proto.config import defaults
 from shardmerge.proto.config.document.yaml_file import read, read_file
 from shardmerge.proto.config.source import parse_source
 from shardmerge.proto.config.task.task_file import parse_task
@@ -34,7 +35,7 @@ _SERVER = ("host", "port", "user", *_SECURITY)
 _ONE_SOURCE = ("source-id", *_SERVER, *_PASSWORDS)
 _EXTRACTS = ("extract-table", "extract-schema", "extract-source")
 _INLINE = ("tables", "routes", "column-mappings", "case-sensitive", *_EXTRACTS)
-_OF_READ = ("columns", "where", "chunk-rows", "zero-dates", "max-undo-mib")
+_OF_READ = ("columns", "where", "chunk-rows", "zero-dates", "max-undo-mib", "max-inflated-event-mib")
 _KNOWN = frozenset((*_ONE_SOURCE, *_INLINE, "sources", "task-file", "target-table", "position", *_OF_READ))
 _TARGET = TargetTable("mysql-shards", "rows")
 """The name of the merged table where the options name none."""
@@ -65,6 +66,7 @@ def parse_options(options: Mapping[str, str]) -> ReadOptions:
         chunk_rows=_number(found, "chunk-rows", CHUNK_ROWS),
         zero_is_null=zero_dates == "null",
         most_undo=_number(found, "max-undo-mib", MAX_UNDO_MIB) << 20,
+        most_inflated=_number(found, "max-inflated-event-mib", defaults.MAX_INFLATED_EVENT_MIB) << 20,
     )
 
 

@@ -63,7 +63,8 @@ class ReadSource:
 class ReadOptions:
     """``columns``: the wanted ones in order, () for all. ``wanted``: what selects the tables, for messages. ``where``:
     comparisons that each row meets.
-    ``zero_is_null``: dates that do not exist are NULL. ``most_undo``: bytes of changed rows that a process keeps."""
+    ``zero_is_null``: dates that do not exist are NULL. ``most_undo``: bytes of changed rows that a process keeps.
+    ``most_inflated``: bytes of a compressed event when it is decompressed."""
 
     sources: tuple[ReadSource, ...]
     target: TargetTable
@@ -73,6 +74,7 @@ class ReadOptions:
     chunk_rows: int
     zero_is_null: bool
     most_undo: int
+    most_inflated: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -197,7 +197,9 @@ class _Walk:
                 self._look_at_end()
         else:
             self._move(header)
-            ends_group = self._add(event, header)
+            if kind == EventType.TRANSACTION_PAYLOAD:
+                yield from self._add_payload(event, header)
+            ends_group = kind == EventType.TRANSACTION_PAYLOAD or self._add(event, header)
             # The end is that of a group.
             if self._reaches_end() or len(self._block) > (_BLOCK_BYTES if ends_group else _LARGEST_BLOCK):
                 yield from self._flush()
@@ -232,15 +234,6 @@ class _Walk:
     def _add(self, event: bytes, header: EventHeader) -> bool:
         """Add the event to the block; whether a group ends with it."""
         kind = header.type
-        if kind == EventType.TRANSACTION_PAYLOAD:
-            if self._checked and not checksum_matches(event):
-                raise self._damaged()
-            payload = parse_payload(
-                lambda at, size: event[at : at + size], len(event), self._checked, header.log_pos, self._source
-            )
-            for inner in payload.events():
-                self._add(inner, parse_header(inner, 0, self._source))
-            return True
         if kind in QUERIES:
             return self._add_query(event, kind)
         self._block += event
@@ -248,6 +241,18 @@ class _Walk:
             self._prepare(event)
             return True
         return kind == EventType.XID
+
+    def _add_payload(self, event: bytes, header: EventHeader) -> Iterator[list[RowChange]]:
+        """Add the events of a compressed transaction, which may be much larger than a block."""
+        if self._checked and not checksum_matches(event):
+            raise self._damaged()
+        payload = parse_payload(
+            lambda at, size: event[at : at + size], len(event), self._checked, header.log_pos, self._source
+        )
+        for inner in payload.events():
+            self._add(inner, parse_header(inner, 0, self._source))
+            if len(self._block) > _LARGEST_BLOCK:
+                yield from self._flush()
 
     def _add_query(self, event: bytes, kind: int) -> bool:
         statement = statement_of(event, kind, self._checked, self._source)

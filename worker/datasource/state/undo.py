@@ -14,6 +14,7 @@ import sys
 
 from shardmerge.proto import errors
 from shardmerge.proto.errors import ShardmergeError
+from shardmerge.worker.core import inflation
 from shardmerge.worker.core.mysql.endpoint import Endpoint
 from shardmerge.worker.core.position import SourcePosition
 from shardmerge.worker.core.row_change import Literals, RowChange
@@ -49,6 +50,7 @@ class Undo:
 
     def __init__(self, plan: SourcePlan, options: ReadOptions, endpoint: Endpoint) -> None:
         self._plan, self._options = plan, options
+        inflation.use(options.most_inflated)
         self._by_name = {(one.plan.table.schema, one.plan.table.name): one.plan for one in plan.tables}
         self._schemas = frozenset(schema.lower() for schema, _ in self._by_name)
         self._first: tuple[Before, ...] = tuple({} for _ in plan.tables)

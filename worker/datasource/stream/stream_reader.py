@@ -13,6 +13,7 @@ from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxBytes, SupportsTr
 from pyspark.sql.types import StructType
 
 from shardmerge.proto import errors
+from shardmerge.worker.core import inflation
 from shardmerge.worker.core.position import SourcePosition
 from shardmerge.worker.datasource.partition_reader import ShardPartition, ShardsReader
 from shardmerge.worker.datasource.plan.read_plan import ReadPlan, SourcePlan
@@ -37,6 +38,7 @@ class ChangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def __init__(self, options: StreamOptions, schema: StructType) -> None:
         self._options, self._schema = options, schema
+        inflation.use(options.read.most_inflated)
         self._followers: dict[str, SourceFollower] = {}
         self._targets: dict[str, SourcePosition] | None = None
         self._wants_targets = False

@@ -28,6 +28,7 @@ from shardmerge.worker.binlog.events import (
 )
 from shardmerge.worker.binlog.transaction_payload import Payload, parse_payload
 from shardmerge.worker.binlog.xa_events import xid_of
+from shardmerge.worker.core.inflation import check_size
 from shardmerge.worker.core.position import RelayOffset
 from shardmerge.worker.relay.log.files import relay_path
 from shardmerge.worker.relay.log.group_walker import SPACING, GroupWalker
@@ -146,7 +147,7 @@ class _Builder:
 def payload_blocks(source: str, directory: Path, file: int, begin: Head, cut: Cut) -> Iterator[BlockData]:
     """The blocks from group end ``begin`` to ``cut``, of a part in which groups may be compressed.
 
-    Raises decode.MALFORMED_EVENT, UNSUPPORTED_EVENT, GROUP_TOO_LARGE.
+    Raises decode.MALFORMED_EVENT, UNSUPPORTED_EVENT, INFLATED_EVENT_TOO_LARGE, and relay.GROUP_TOO_LARGE.
     """
     checksum = _description(directory, begin.offset.segment, source).checksum
     walker = GroupWalker(source, begin, checksum)
@@ -259,8 +260,10 @@ def _inner(
 ) -> Iterator[BlockData]:
     """Add the events in a payload to the builder; yields pieces of it when it becomes too large."""
     whole = whole or (payload.plain_size > SPACING and _goes_back(payload))
-    if whole and payload.plain_size > LARGEST_BLOCK:
-        raise _too_large(source, builder.group or builder.start, payload.plain_size)
+    if whole:
+        check_size(payload.plain_size, source, payload.log_pos)
+        if payload.plain_size > LARGEST_BLOCK:
+            raise _too_large(source, builder.group or builder.start, payload.plain_size)
     for event in payload.events():
         if event[4] == EventType.XA_PREPARE:
             continue

@@ -207,7 +207,7 @@ class GroupReader:
             return
         self._walker.step(event, kind, size, log_pos, timestamp)
         if self._keeps:
-            self._keep(event, kind, log_pos, description)
+            yield from self._keep(event, kind, log_pos, description)
         self._note_end()
         yield from self._statements()
         yield from self._flush_full()
@@ -217,7 +217,7 @@ class GroupReader:
         self._is_first_file, self.made = False, 0
         self._block_begin = self._here()
 
-    def _keep(self, event: memoryview, kind: int, log_pos: int, description: FormatDescription) -> None:
+    def _keep(self, event: memoryview, kind: int, log_pos: int, description: FormatDescription) -> Iterator[Item]:
         if kind != EventType.TRANSACTION_PAYLOAD:
             self._block += event
             return
@@ -225,6 +225,8 @@ class GroupReader:
             lambda at, size: bytes(event[at : at + size]), len(event), description.checksum, log_pos, self._source
         )
         for inner in payload.events():
+            if len(self._block) >= _LARGEST_BLOCK:
+                yield from self._flush(ends_group=False)
             self._block += inner
 
     def _statements(self) -> Iterator[Item]:
@@ -277,11 +279,12 @@ class GroupReader:
         if size >= (BLOCK_BYTES if self._walker.at_group_end else _LARGEST_BLOCK):
             yield from self._flush()
 
-    def _flush(self) -> Iterator[Item]:
+    def _flush(self, *, ends_group: bool = True) -> Iterator[Item]:
+        """``ends_group``: False where the walk has reached the end of a compressed group, but the block has not."""
         events, self._block = bytes(self._block), bytearray()
         begin, self._block_begin = self._block_begin, self._here()
         if events:
-            yield Block(events, begin, self.end if self._walker.at_group_end else None)
+            yield Block(events, begin, self.end if ends_group and self._walker.at_group_end else None)
 
     def _here(self) -> SourcePosition:
         return SourcePosition(self._walker.file, self._walker.pos, server=self._start.server)

@@ -15,6 +15,7 @@ from shardmerge.proto.log import get_logger
 from shardmerge.proto.process.periodic import Backoff
 from shardmerge.worker.binlog.decoder import BlockDecoder
 from shardmerge.worker.binlog.events import FormatDescription
+from shardmerge.worker.core import inflation
 from shardmerge.worker.core.position import SourcePosition
 from shardmerge.worker.datasource.shard_rows import read_piece
 from shardmerge.worker.datasource.stream.binlog.group_reader import Block, Described, GroupReader, Stated, gone
@@ -70,6 +71,7 @@ class _Reading:
     def __post_init__(self) -> None:
         part = self.part
         plans = StreamPlans(part.source, part.options, self.schema, part.tables, self.place)
+        inflation.use(self.part.options.most_inflated)
         self._maker = RowMaker(plans, self.arrow_schema)
         self._decoder = BlockDecoder(plans.resolve, source=part.source.source)
         self._carried = Transaction(0, self.place.pos, "", 0)

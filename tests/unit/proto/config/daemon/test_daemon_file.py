@@ -29,7 +29,7 @@ def test_defaults_and_identity() -> None:
     worker = parse_worker("worker-addr: :8300\ninsecure: true\n", "w", {})
     assert worker.advertise_addr.endswith(":8300")
     assert not worker.advertise_addr.startswith(":")
-    assert (worker.keepalive_ttl, worker.drain_seconds) == (10, 10)
+    assert (worker.keepalive_ttl, worker.drain_seconds, worker.max_inflated_event_mib) == (10, 10, 256)
     assert worker.spark_settings() == {"spark.master": "local[16]"}
 
 

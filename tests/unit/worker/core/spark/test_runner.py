@@ -9,6 +9,7 @@ import pytest
 from shardmerge.proto import errors, networks
 from shardmerge.proto.errors import ShardmergeError
 from shardmerge.proto.networks import Networks
+from shardmerge.worker.core import inflation
 from shardmerge.worker.core.mysql.connection import Endpoint, Side, connect
 from shardmerge.worker.core.spark.build import own_versions
 from shardmerge.worker.core.spark.runner import PartitionBody
@@ -88,6 +89,24 @@ def test_a_task_may_connect_where_its_worker_may() -> None:
         assert outcome.error.spec is errors.worker.ADDRESS_NOT_ALLOWED
     finally:
         networks.use(None)
+
+
+class _Reads(TaskBody):
+    def __call__(self, index: int) -> TaskOutcome:
+        return TaskFailed(errors.worker.INTERNAL(kind="size", where="task", reason=str(inflation.of_process())))
+
+
+def test_a_task_reads_events_as_large_as_its_worker_does() -> None:
+    most = inflation.of_process()
+    try:
+        inflation.use(5 << 20)
+        sent = PartitionBody("copy", _Reads())
+        inflation.use(most)
+        [outcome] = sent(iter([0]))
+        assert isinstance(outcome, TaskFailed)
+        assert str(5 << 20) in outcome.error.message
+    finally:
+        inflation.use(most)
 
 
 def test_a_task_does_not_run_in_another_build() -> None:

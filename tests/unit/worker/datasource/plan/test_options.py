@@ -16,11 +16,15 @@ ONE = {"host": "h", "user": "u", "tables": "shop_*.orders_*"}
 
 
 def test_one_source_and_its_tables() -> None:
-    found = parse_options(ONE | {"Port": "3307", "password": "secret", "columns": "a, b", "max-undo-mib": "3"})
+    found = parse_options(
+        ONE
+        | {"Port": "3307", "password": "secret", "columns": "a, b", "max-undo-mib": "3", "max-inflated-event-mib": "9"}
+    )
     [source] = found.sources
     assert (source.source, source.endpoint.host, source.endpoint.port) == ("mysql-01", "h", 3307)
     assert source.endpoint.password == ""
     assert source.connection().password == "secret"
+    assert found.most_inflated == 9 << 20
     assert (found.columns, found.most_undo, found.zero_is_null) == (("a", "b"), 3 << 20, False)
     assert source.sends_to(found.target, "shop_1", "orders_9")
     assert not source.sends_to(found.target, "shop_1", "other")

@@ -1,0 +1,103 @@
+"""A compressed transaction is read into Spark in parts: some megabytes of binlog may be gigabytes of events."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import pytest
+
+from shardmerge.worker.binlog.events import EventType
+from shardmerge.worker.core.mysql.endpoint import Endpoint
+from shardmerge.worker.core.position import SourcePosition
+from shardmerge.worker.datasource.state import binlog_range
+from shardmerge.worker.datasource.stream.binlog import group_reader
+from tests.support.binlog import split
+from tests.support.made_source import TIME, MadeSource
+from tests.unit.worker.binlog.test_transaction_payload import body, transaction
+
+MOST = 1 << 20
+PLAIN = transaction(*[100_000] * 50)
+START = SourcePosition("mysql-bin.000001", 4)
+NOWHERE = Endpoint("127.0.0.1", 1, "u")
+
+
+class _Dump:
+    """The dump of a made source, without a connection."""
+
+    def __init__(self, source: MadeSource) -> None:
+        self._events = iter(source.dump(START))
+
+    def receive(self) -> None: ...
+
+    def received(self) -> tuple[bytearray, int, int]:
+        return bytearray(64), 0, 0
+
+    def event(self) -> memoryview | None:
+        made = next(self._events, None)
+        return None if made is None else memoryview(made)
+
+    def close(self) -> None: ...
+
+
+def _made() -> MadeSource:
+    source = MadeSource(mariadb=False, checksum=True)
+    source.gtid()
+    source.add(EventType.TRANSACTION_PAYLOAD, body(PLAIN))
+    return source
+
+
+def _dump(source: MadeSource, *_: object) -> _Dump:
+    return _Dump(source)
+
+
+def _nothing(*_: object) -> None: ...
+
+
+def _no_plan(schema: str, table: str) -> None: ...
+
+
+def test_a_stream_has_its_events_in_several_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    source = _made()
+    monkeypatch.setattr(group_reader, "_LARGEST_BLOCK", MOST)
+    monkeypatch.setattr(group_reader, "connect_dump", partial(_dump, source))
+    monkeypatch.setattr(group_reader, "begin_dump", _nothing)
+    reader = group_reader.GroupReader("s1", NOWHERE, START, 0)
+    blocks = [item for item in reader.items(end=source.position) if isinstance(item, group_reader.Block)]
+    of_group = [block for block in blocks if len(block.events) > 1000]
+    assert len(of_group) > 4
+    assert max(len(block.events) for block in blocks) < 2 * MOST
+    # Only after the last one a restart may continue: its rows are all returned.
+    assert [block.end for block in of_group[:-1]] == [None] * (len(of_group) - 1)
+    assert of_group[-1].end is not None
+    assert of_group[-1].end.pos == source.position.pos
+    events = [event[4] for block in blocks for event in split(block.events)]
+    assert events.count(EventType.WRITE_ROWS_V2) == 50
+
+
+def test_a_read_has_its_events_in_several_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    source = _made()
+    sizes: list[int] = []
+
+    class _Decoder:
+        def __init__(self, *_: object, **__: object) -> None: ...
+
+        def open(self, description: bytes) -> None: ...
+
+        def decode(self, events: bytes) -> list[Any]:
+            sizes.append(len(events))
+            return []
+
+    monkeypatch.setattr(binlog_range, "_LARGEST_BLOCK", MOST)
+    monkeypatch.setattr(binlog_range, "_dump", partial(_dump, source))
+    monkeypatch.setattr(binlog_range, "BlockDecoder", _Decoder)
+
+    def refuse(*found: object) -> Any:
+        raise AssertionError(found)
+
+    changed = binlog_range.BinlogRange("s1", NOWHERE, START, TIME, _no_plan, refuse, refuse)
+    found = list(changed.changes_up_to(source.position))
+    assert len(found) == len(sizes)
+    assert len(sizes) > 4
+    assert max(sizes) < 2 * MOST
+    assert sum(sizes) > len(PLAIN)
