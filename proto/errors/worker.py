@@ -99,8 +99,10 @@ TLS_FILE = _define(
     70011,
     "tls-file-unusable",
     scope=Scope.CONFIG,
-    message="TLS file {path} of this worker's machine cannot be used: {reason}",
-    workaround="Put a PEM file that the worker can read there, on every worker's machine, or correct the path under "
+    message="{files}: cannot be used on this worker's machine; the worker's log has the reason",
+    workaround="The log has a line 'TLS files cannot be used' at level info; for an executor of Spark on another "
+    "machine it is in the executor's log. Put PEM files that the worker can read there, on every worker's machine, or "
+    "correct the path under "
     "security in the source's file (`dmctl operate-source update <source-file>`) or the task's (`dmctl update-task "
     "<file>`); then `dmctl resume-task <task>`.",
 )

@@ -5,15 +5,22 @@ from __future__ import annotations
 import os
 import socket
 import ssl
+import stat
 import tempfile
-from collections.abc import Generator
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any
 
 from shardmerge.proto import errors
+from shardmerge.proto.log import get_logger
 from shardmerge.proto.pem import pem_of
 from shardmerge.worker.core.mysql.endpoint import Endpoint, Tls
+
+log = get_logger()
+
+_MOST_BYTES = 4 << 20
+"""Twenty times the certificates of a system."""
 
 
 class _Context(ssl.SSLContext):
@@ -64,21 +71,52 @@ def _made(tls: Tls, _changed: tuple[int, ...]) -> ssl.SSLContext:
     is_known = bool(tls.ca or tls.ca_content or tls.allowed_cn)
     context.verify_mode = ssl.CERT_REQUIRED if is_known else ssl.CERT_NONE
     if tls.ca_content:
-        with _coded("ssl-ca", ""):
-            context.load_verify_locations(cadata=pem_of(tls.ca_content))
+        _load(lambda: context.load_verify_locations(cadata=pem_of(tls.ca_content)), {"ssl-ca": ""})
     elif tls.ca:
-        with _coded("ssl-ca", tls.ca):
-            context.load_verify_locations(cafile=tls.ca)
+        _load(lambda: context.load_verify_locations(cafile=tls.ca), {"ssl-ca": tls.ca})
     elif tls.allowed_cn:
         context.load_default_certs()
     if tls.cert or tls.cert_content:
-        with (
-            _coded("ssl-cert or ssl-key", tls.cert or tls.key),
-            _file(tls.cert, tls.cert_content) as cert,
-            _file(tls.key, tls.key_content) as key,
-        ):
-            context.load_cert_chain(cert, key)
+        _load(lambda: _load_pair(context, tls), {"ssl-cert": tls.cert, "ssl-key": tls.key})
     return context
+
+
+def _load_pair(context: ssl.SSLContext, tls: Tls) -> None:
+    with _file(tls.cert, tls.cert_content) as cert, _file(tls.key, tls.key_content) as key:
+        context.load_cert_chain(cert, key, password="")  # for an encrypted key it would ask at the terminal
+
+
+def _load(load: Callable[[], None], paths: Mapping[str, str]) -> None:
+    """Raises the coded error if the files cannot be used. ``paths``: by key, "" for content.
+
+    Whoever may name a path must not learn from the error which files this machine has: the error is the same for each
+    reason, and for a pair of files the same for both. The reason is logged below the level of the lines that a support
+    bundle has (proto/diagnostics/recent_lines.py).
+    """
+    files = ", ".join(f"{key} {path}" for key, path in paths.items() if path)
+    try:
+        for path in filter(None, paths.values()):
+            _check_file(path)
+        load()
+    except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
+        # The text of a ValueError may quote the content.
+        reason = getattr(error, "strerror", None) or (str(error) if files else type(error).__name__)
+    else:
+        return
+    # Raised here, not above: an error's context is logged with it.
+    if not files:
+        raise errors.worker.TLS_CONTENT(key=" or ".join(paths), reason=reason)
+    log.info("TLS files cannot be used", files=files, reason=reason)
+    raise errors.worker.TLS_FILE(files=files)
+
+
+def _check_file(path: str) -> None:
+    """Raises OSError, and ValueError for what the library would read for ever."""
+    found = os.stat(path)
+    if not stat.S_ISREG(found.st_mode):
+        raise ValueError("it is no regular file")
+    if found.st_size > _MOST_BYTES:
+        raise ValueError(f"its {found.st_size} bytes are more than the {_MOST_BYTES} of a PEM file")
 
 
 @contextmanager
@@ -94,24 +132,11 @@ def _file(path: str, content: str) -> Generator[str]:
         yield made.name
 
 
-@contextmanager
-def _coded(key: str, path: str) -> Generator[None]:
-    try:
-        yield
-    except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
-        reason = getattr(error, "strerror", None) or type(error).__name__
-        if path:
-            raise errors.worker.TLS_FILE(path=path, reason=reason) from error
-        raise errors.worker.TLS_CONTENT(key=key, reason=reason) from error
-
-
 def _changed_at(path: str) -> int:
-    if not path:
-        return 0
     try:
-        return os.stat(path).st_mtime_ns
-    except OSError as error:
-        raise errors.worker.TLS_FILE(path=path, reason=error.strerror or type(error).__name__) from error
+        return os.stat(path).st_mtime_ns if path else 0
+    except (OSError, ValueError):
+        return 0  # loading it reports that
 
 
 def _common_names(peer: ssl.SSLSocket) -> frozenset[str]:
