@@ -6,6 +6,7 @@ class Options:
     case_sensitive: bool
     log_errors: bool
     max_mem: int
+    never_capture: bool
 
 class _Match:
     def group(self, group: int = ..., /) -> str | None: ...

@@ -17,7 +17,7 @@ file counts. The order matters only where both Error and Ignore apply.
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from shardmerge.proto import config_pb2 as pb
@@ -60,8 +60,11 @@ class EventRule:
     name: str
     selector: Selector
     events: tuple[str, ...]
-    sql: Regex | None
+    sql: tuple[Regex, ...]
     verdict: Verdict
+
+    def _finds(self, text: str) -> bool:
+        return any(expression.matches(text) for expression in self.sql)
 
     def on_rows(self, event: str) -> Verdict:
         """``event``: insert, update, delete."""
@@ -75,13 +78,13 @@ class EventRule:
         else:
             taken = any(self._lists(names, of_rows=False) for names in events.parts)
         verdict = self._verdict_if(taken)
-        if verdict is Verdict.PASS and self.sql is not None and text is not None:
-            return self._verdict_if(self.sql.matches(text))
+        if verdict is Verdict.PASS and self.sql and text is not None:
+            return self._verdict_if(self._finds(text))
         return verdict
 
     def on_text(self, text: str) -> Verdict:
         """The verdict on a statement that cannot be parsed."""
-        return Verdict.PASS if self.sql is None else self._verdict_if(self.sql.matches(text))
+        return self._verdict_if(self._finds(text)) if self.sql else Verdict.PASS
 
     def _verdict_if(self, taken: bool) -> Verdict:
         if self.verdict is Verdict.PASS:
@@ -129,7 +132,7 @@ class EventFilter:
             verdict = _first(rule.on_rows(event) for rule in matching)
             passed_over |= (verdict is Verdict.SKIP) << kind
             stops |= (verdict is Verdict.STOP) << kind
-        by_text = any(rule.sql is not None and rule.verdict is not Verdict.STOP for rule in matching)
+        by_text = any(rule.sql and rule.verdict is not Verdict.STOP for rule in matching)
         keeps_rows = any(
             self.ddl(*place, DdlEvents.of(name)) is Verdict.SKIP
             for name, place in ((name, _place(name, schema, table)) for name in LOSING)
@@ -168,7 +171,7 @@ def _rule(subtask: pb.SubTaskConfig, message: pb.EventFilter) -> EventRule:
         message.name,
         made,
         tuple(_ALIASES.get(event, event) for event in message.events),
-        _sql(subtask.task, name, list(message.sql_patterns)),
+        _sql(subtask.task, name, message.sql_patterns),
         _VERDICTS[message.action],
     )
 
@@ -176,11 +179,11 @@ def _rule(subtask: pb.SubTaskConfig, message: pb.EventFilter) -> EventRule:
 _ALIASES = {"create schema": "create database", "drop schema": "drop database", "alter schema": "alter database"}
 
 
-def _sql(task: str, name: str, patterns: list[str]) -> Regex | None:
-    if not patterns:
-        return None
-    text = "|".join(f"(?:{pattern})" for pattern in patterns)
-    try:
-        return compile_regex(text, ignore_case=True)
-    except RegexError as error:
-        raise config.PATTERN(task=task, rule=name, pattern=text, reason=error) from error
+def _sql(task: str, name: str, patterns: Sequence[str]) -> tuple[Regex, ...]:
+    made: list[Regex] = []
+    for text in patterns:
+        try:
+            made.append(compile_regex(text, ignore_case=True))
+        except RegexError as error:
+            raise config.PATTERN(task=task, rule=name, pattern=text, reason=error) from error
+    return tuple(made)

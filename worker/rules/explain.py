@@ -90,7 +90,7 @@ _ACTIONS = {Verdict.PASS: "replicates only", Verdict.SKIP: "skips", Verdict.STOP
 
 
 def _event_filter(rule: EventRule) -> Applied:
-    matched = [*rule.events, *(["statements that a sql-pattern finds"] if rule.sql is not None else [])]
+    matched = [*rule.events, *(["statements that a sql-pattern finds"] if rule.sql else [])]
     return Applied("filter-rules", rule.name, f"{_ACTIONS[rule.verdict]}: {', '.join(matched)}")
 
 

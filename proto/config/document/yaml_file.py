@@ -15,6 +15,7 @@ from typing import TypeAlias
 from ruamel.yaml import YAML
 from ruamel.yaml.composer import Composer
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
+from ruamel.yaml.events import AliasEvent, ScalarEvent
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from shardmerge.proto.config.finding import ConfigFinding, KeyPath, dotted, error_of
@@ -27,10 +28,9 @@ MAX_BYTES = 1024 * 1024
 """The size limit of a configuration file."""
 _MAX_WRITTEN = 30_000
 """Values that a file may hold, keys included: six thousand tables, one by one. Reading as many takes seconds."""
+_MAX_LINKS = 1000
+"""Aliases and merge keys that a file may hold: reading more takes longer than a caller may take from the master."""
 _MAX_DEPTH = 100
-
-_MAX_NODES = 100_000
-"""Bound on values after aliases are expanded; a few nested aliases would otherwise fill the memory."""
 
 _PLAIN_TAGS = frozenset(
     f"tag:yaml.org,2002:{name}"
@@ -112,10 +112,14 @@ def compose(text: str, file: str) -> tuple[Document | None, list[ConfigFinding]]
         reader = YAML(typ="safe", pure=True)
         reader.Composer = _Composer
         node = reader.compose(text.removeprefix("\ufeff"))
+        if node is not None:
+            _measure(node, {})
         root = walk.tree(node, (), ()) if node is not None else {}
-    except _TooMuch:
-        message = f"more than {_MAX_WRITTEN} keys and values; patterns name many tables in one line"
-        return None, [ConfigFinding(file, 1, 1, "", message, spec=config.TOO_LARGE)]
+    except _TooMuch as error:
+        return None, [ConfigFinding(file, 1, 1, "", str(error), spec=config.TOO_LARGE)]
+    except _ExpandsTooMuch as error:
+        message = f"more than {_MAX_WRITTEN} keys and values after aliases are expanded"
+        return None, [ConfigFinding(file, error.place.line, error.place.column, "", message)]
     except MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
@@ -164,13 +168,21 @@ def read_file(path: Path) -> str:
 
 
 class _TooMuch(Exception):
-    """The file holds more values than may be read."""
+    """The file holds more than may be read."""
+
+
+class _ExpandsTooMuch(Exception):
+    """The aliases in the value at ``place`` expand to more than may be read."""
+
+    def __init__(self, place: Place) -> None:
+        self.place = place
 
 
 class _Composer(Composer):
     """Stops at a bound, before all of a file is read."""
 
     _written = 0
+    _links = 0
     _inside = 0
 
     def compose_node(self, parent: object, index: object) -> Node | None:
@@ -178,12 +190,44 @@ class _Composer(Composer):
         self._written += 1
         self._inside += 1
         if self._written > _MAX_WRITTEN:
-            raise _TooMuch
+            raise _TooMuch(f"more than {_MAX_WRITTEN} keys and values; patterns name many tables in one line")
+        self._links += self._begins_link()
+        if self._links > _MAX_LINKS:
+            raise _TooMuch(f"more than {_MAX_LINKS} aliases and merge keys")
         if self._inside > _MAX_DEPTH:
             raise RecursionError
         node = super().compose_node(parent, index)
         self._inside -= 1
         return node
+
+    def _begins_link(self) -> bool:
+        event = self.parser.peek_event()
+        return isinstance(event, AliasEvent) or (isinstance(event, ScalarEvent) and event.value == "<<")
+
+
+def _measure(node: Node, known: dict[int, tuple[int, int]]) -> tuple[int, int]:
+    """How many keys and values it has with its aliases expanded, and how deeply they are nested. ``known``: by
+    identity; each node is looked at once. Raises _ExpandsTooMuch and RecursionError."""
+    found = known.get(id(node))
+    if found is not None:
+        return found
+    known[id(node)] = 0, 0  # for an alias within it: the walk ends there
+    children: list[Node] = []
+    if isinstance(node, MappingNode):
+        children = [each for pair in node.value for each in pair]
+    elif isinstance(node, SequenceNode):
+        children = node.value
+    size = 1
+    depth = 0
+    for child in children:
+        inner, below = _measure(child, known)
+        size, depth = size + inner, max(depth, below)
+    if size > _MAX_WRITTEN:
+        raise _ExpandsTooMuch(_place(node))
+    if depth > _MAX_DEPTH:
+        raise RecursionError
+    known[id(node)] = size, depth + 1
+    return size, depth + 1
 
 
 def _open_brackets(text: str) -> int:
@@ -204,17 +248,15 @@ class _Walk:
         self.keys: dict[KeyPath, Place] = {}
         self.values: dict[KeyPath, Place] = {}
         self.spans: dict[KeyPath, tuple[int, int]] = {}
-        self._nodes = 0
+        self._is_endless = False
 
     def tree(self, node: Node, path: KeyPath, inside: tuple[int, ...]) -> Tree:
         """``inside``: the identities of the nodes around this one, to detect an alias of itself."""
         self.values[path] = _place(node)
-        self._nodes += 1
-        if self._nodes > _MAX_NODES:
-            if self._nodes == _MAX_NODES + 1:
-                self._add(node, path, f"more than {_MAX_NODES} values after aliases are expanded")
+        if self._is_endless:
             return None
         if id(node) in inside:
+            self._is_endless = True
             self._add(node, path, "the alias contains itself")
             return None
         if str(node.tag) not in _PLAIN_TAGS:
@@ -235,43 +277,33 @@ class _Walk:
 
     def _mapping(self, node: MappingNode, path: KeyPath, inside: tuple[int, ...]) -> dict[str, Tree]:
         result: dict[str, Tree] = {}
+        for name, (key, value) in self._pairs(node, path, inside).items():
+            here = (*path, name)
+            self.keys[here] = _place(key)
+            result[name] = self.tree(value, here, inside)
+        return result
+
+    def _pairs(self, node: MappingNode, path: KeyPath, inside: tuple[int, ...]) -> dict[str, tuple[Node, Node]]:
+        """Keys and values by name: those of the mapping, then what ``<<: *alias`` adds."""
+        found: dict[str, tuple[Node, Node]] = {}
         merged: list[Node] = []
         for key, value in node.value:
             if str(key.tag) == "tag:yaml.org,2002:merge":
                 merged.extend(value.value if isinstance(value, SequenceNode) else [value])
-                continue
-            if not isinstance(key, ScalarNode) or not _is_text(key.value):
+            elif not isinstance(key, ScalarNode) or not _is_text(key.value):
                 self._add(key, path, "a key must be text")
-                continue
-            here = (*path, key.value)
-            if key.value in result:
-                first = self.keys[here].line
-                self._add(key, here, f"the key is given twice, first in line {first}")
-                continue
-            self.keys[here] = _place(key)
-            result[key.value] = self.tree(value, here, inside)
+            elif key.value in found:
+                first = _place(found[key.value][0]).line
+                self._add(key, (*path, key.value), f"the key is given twice, first in line {first}")
+            else:
+                found[key.value] = key, value
         for source in merged:
-            self._merge(source, path, inside, result)
-        return result
-
-    def _merge(self, source: Node, path: KeyPath, inside: tuple[int, ...], result: dict[str, Tree]) -> None:
-        """``<<: *alias``: keys of the alias that the mapping itself does not have."""
-        if not isinstance(source, MappingNode) or id(source) in inside:
-            self._add(source, path, "<< needs the alias of another mapping")
-            return
-        apart = _Walk(self.file)
-        apart._nodes = self._nodes
-        extra = apart._mapping(source, path, (*inside, id(source)))
-        self._nodes = apart._nodes
-        self.findings.extend(apart.findings)
-        for name, value in extra.items():
-            if name in result:
+            if not isinstance(source, MappingNode) or id(source) in inside:
+                self._add(source, path, "<< needs the alias of another mapping")
                 continue
-            result[name] = value
-            here = (*path, name)
-            for places, found in ((self.keys, apart.keys), (self.values, apart.values)):
-                places.update({at: place for at, place in found.items() if at[: len(here)] == here})
-            self.spans.update({at: span for at, span in apart.spans.items() if at[: len(here)] == here})
+            for name, pair in self._pairs(source, path, (*inside, id(source))).items():
+                found.setdefault(name, pair)
+        return found
 
     def _add(self, node: Node, path: KeyPath, message: str) -> None:
         place = _place(node)

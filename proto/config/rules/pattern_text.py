@@ -10,12 +10,15 @@ from shardmerge.proto.config.key import Key
 from shardmerge.proto.config.rules.pattern import PatternError, compile_pattern
 from shardmerge.proto.config.rules.regex import compile_regex
 
+_SHOWN = 200
+
 
 def _pattern(text: str) -> str:
     try:
         compile_pattern(text, case_sensitive=True)
     except PatternError as error:
-        raise ValueError(f"pattern {text!r}: {error}") from error
+        shown = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+        raise ValueError(f"pattern {shown!r}: {error}") from error
     return text
 
 
@@ -33,7 +36,7 @@ TABLES = Key("Pattern of tables.", default="every table of the schemas", sample=
 def _groups(text: str) -> str:
     if text.startswith("~"):
         raise ValueError("is a regular expression without ~ before it, which would be a character of the name")
-    if not compile_regex(text).group_count:
+    if not compile_regex(text, needs_groups=True).group_count:
         raise ValueError("needs a group (…), which matches the value of the column")
     return text
 

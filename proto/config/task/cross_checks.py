@@ -168,7 +168,7 @@ def _targets(document: Document, task: TaskModel) -> Iterator[ConfigFinding]:
 def _unfit(text: str) -> str:
     """Why a rule cannot derive the original table's name; "" if it can."""
     try:
-        found = compile_regex(text)
+        found = compile_regex(text, needs_groups=True)
     except RegexError as error:
         return str(error)
     return "" if found.group_count else "needs a group (…), which matches the name of the table itself"

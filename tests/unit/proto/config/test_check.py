@@ -169,3 +169,32 @@ def test_a_huge_file_is_refused_unread(tmp_path: Path, capsys: pytest.CaptureFix
     assert "more than any file of dmctl may have" in capsys.readouterr().out
     [found] = check_text("a: b\n" * 300_000, "f", Kind.TASK).findings
     assert found.spec is errors.config.TOO_LARGE
+
+
+_NESTED = "(" * 5000 + ".*" + ")" * 5000
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("    schema-pattern: s_*\n    table-pattern: t_*\n    target-schema: s\n", "    schema-pattern: '~{}'\n"),
+        ("    do-dbs: [s_*]\n", "    do-dbs: ['~{}']\n"),
+        ("    do-dbs: [s_*]\n", "    do-tables: [{{db-name: s, tbl-name: '~{}'}}]\n"),
+        ("name: merge\n", "name: merge\nshadow-table-rules: ['{}']\n"),
+        ("name: merge\n", "name: merge\ntrash-table-rules: ['{}']\n"),
+        ("name: merge\n", "name: merge\nfilters:\n  f: {{schema-pattern: s, sql-pattern: ['{}'], action: Ignore}}\n"),
+        (
+            "    target-schema: s\n    target-table: t\n",
+            "    target-schema: s\n    target-table: t\n    extract-table: {{table-regexp: '{}', target-column: c}}\n",
+        ),
+    ],
+)
+def test_an_expression_that_is_too_complex_is_reported_soon(before: str, after: str) -> None:
+    """Matching one name took seconds."""
+    assert before in TASK
+    text = TASK.replace(before, after.format(_NESTED), 1)
+    began = time.process_time()
+    found = check_text(text, "t.yaml").findings
+    assert time.process_time() - began < 1.5
+    assert [each for each in found if "parentheses nested" in each.message]
+    assert all(_NESTED[:200] not in each.message for each in found)

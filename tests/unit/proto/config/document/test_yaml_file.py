@@ -108,7 +108,7 @@ def test_the_largest_files_are_answered_soon(text: str) -> None:
 def test_alias_bomb_is_refused_quickly() -> None:
     lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
     lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 9)]
-    assert "values after aliases are expanded" in refused("\n".join(lines)).message
+    assert "keys and values after aliases are expanded" in refused("\n".join(lines)).message
 
 
 def test_messages_do_not_quote_what_may_be_a_password() -> None:
@@ -189,3 +189,60 @@ def flow(value: object) -> str:
         value = cast("list[object]", value)
         return "[" + ", ".join(flow(item) for item in value) + "]"
     return "~" if value is None else f"'{value}'"
+
+
+_MANY_KEYS = "".join(f"  k{number}: 1\n" for number in range(400))
+
+BOMBS = {
+    "aliases": "a: &a [1,1,1,1,1,1,1,1,1]\n"
+    + "".join(f"{b}: &{b} [{','.join([f'*{a}'] * 9)}]\n" for a, b in zip("abcdefgh", "bcdefghi", strict=True)),
+    "just too many values": f"a: &a [{','.join('1' * 190)}]\nb: [{','.join(['*a'] * 190)}]\n",
+    "a merge key in each of many lines": "a: &a {x: 1}\nb:\n" + "  <<: *a\n" * 60_000,
+    "a list of merges": "a: &a {x: 1}\nb:\n  <<: [" + "*a, " * 60_000 + "]\n",
+    "merges without an alias": "b:\n" + "  <<: {x: 1}\n" * 50_000,
+    "merges of merges": "a0: &a0 {x: 1}\n"
+    + "".join(f"a{n}: &a{n}\n  <<: [*a{n - 1}, *a{n - 1}]\n  k{n}: 1\n" for n in range(1, 60)),
+    "a long chain": "a0: &a0 {x: 1}\n" + "".join(f"a{n}: &a{n} {{<<: *a{n - 1}, k{n}: 1}}\n" for n in range(1, 20_000)),
+    "a merge of many keys, many times": f"a: &a\n{_MANY_KEYS}" + "".join(f"b{n}: {{<<: *a}}\n" for n in range(200)),
+    "cycles": "a: &a [" + ", ".join(f"&n{n} [*a{''.join(f', *n{m}' for m in range(n))}]" for n in range(40)) + "]\n",
+}
+
+
+@pytest.mark.parametrize("text", BOMBS.values(), ids=BOMBS)
+def test_what_becomes_too_much_is_refused_before_it_is_expanded(text: str) -> None:
+    began = time.process_time()
+    document, findings = compose(text, "f.yaml")
+    taken = time.process_time() - began
+    assert document is None
+    [finding] = findings
+    assert finding.spec in (errors.config.INVALID, errors.config.TOO_LARGE)
+    assert taken < 1.5, "a third of it on a machine with nothing else to do"
+
+
+def test_a_merge_of_a_large_mapping_takes_linear_time() -> None:
+    """It took the square of its keys."""
+    keys = "".join(f"  k{number}: {{v: 1}}\n" for number in range(2500))
+    began = time.process_time()
+    document = read(f"a: &a\n{keys}b:\n  <<: *a\n  k7: own\n", "f.yaml")
+    taken = time.process_time() - began
+    merged = document.root["b"]
+    assert isinstance(merged, dict)
+    assert (len(merged), merged["k7"], merged["k8"]) == (2500, "own", {"v": "1"})
+    assert document.line(("b", "k8")) == 10
+    assert document.values["b", "k8", "v"] == Place(10, 11)
+    assert taken < 4
+
+
+def test_merges_of_merges_keep_the_nearest_value() -> None:
+    text = "a: &a {x: 1, y: 1}\nb: &b {<<: *a, y: 2, z: 2}\nc: {<<: [*b, {x: 3, w: 3}], z: 4}\n"
+    document = read(text, "f.yaml")
+    assert document.root["c"] == {"z": "4", "y": "2", "x": "1", "w": "3"}
+    assert document.line(("c", "x")) == 1
+    assert document.line(("c", "w")) == 3
+    assert document.spans["c", "y"] == document.spans["b", "y"]
+
+
+def test_hundreds_of_aliases_are_no_bomb() -> None:
+    lines = "".join(f"  - {{<<: *global, source-id: s{number}}}\n" for number in range(450))
+    document = read(f"global: &global {{threads: 4, rows: 5}}\nlist:\n{lines}", "f.yaml")
+    assert document.root["list"][449] == {"source-id": "s449", "threads": "4", "rows": "5"}  # type: ignore[index]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import time
+from collections.abc import Callable
 
 import pytest
 
@@ -28,7 +29,7 @@ def test_no_expression_takes_more_than_linear_time(text: str) -> None:
         (r"(a)\1", "invalid escape sequence"),
         ("(a{1000}){1000}", "invalid repetition size"),
         ("((a{100}){100}){100}", "invalid repetition size"),
-        (r"\pN{5}" * 40_000, "too large"),
+        ("[^a]{1000}" * 100, "too large"),
         ("\ud800", "surrogate"),
     ],
 )
@@ -46,3 +47,59 @@ def test_groups_case_and_pickling() -> None:
     assert found.groups("käse") is None
     assert found.group_count == 2
     assert not compile_regex("A").matches("a")
+
+
+def _limited(call: Callable[[], object]) -> float:
+    began = time.process_time()
+    call()
+    return time.process_time() - began
+
+
+TOO_COMPLEX = {
+    "nested": "(" * 5000 + ".*" + ")" * 5000,
+    "nested, without groups": "(?:" * 900 + "a" + ")*" * 900,
+    "nested, with classes and escapes": r"[)](\)" * 200 + "a" + ")" * 200,
+    "long": "a|" * 40_000 + "b",
+    "many classes of Unicode": r"\pL" * 300_000,
+    "some classes of Unicode": r"\pL|\PN|" * 20,
+}
+
+
+@pytest.mark.parametrize("text", TOO_COMPLEX.values(), ids=TOO_COMPLEX)
+def test_what_is_too_complex_is_refused_before_it_is_compiled(text: str) -> None:
+    def refuse() -> None:
+        with pytest.raises(RegexError, match=r"more than|longer than"):
+            compile_regex(text)
+
+    assert _limited(refuse) < 0.5
+
+
+@pytest.mark.parametrize("text", ["(a?)" * 101, "(a*)*" * 2000])
+def test_groups_that_are_extracted_are_few(text: str) -> None:
+    """Each costs time with each character of a name."""
+
+    def refuse() -> None:
+        with pytest.raises(RegexError, match="more than 100 groups"):
+            compile_regex(text, needs_groups=True)
+
+    assert _limited(refuse) < 0.5
+
+
+def test_groups_cost_nothing_where_they_are_not_extracted() -> None:
+    """It took seconds for one name."""
+    found = compile_regex("(a?)" * 3000)
+    assert _limited(lambda: [found.matches("a" * 64 + str(number)) for number in range(20)]) < 1
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("^(" + "|".join(f"orders_{number:04d}" for number in range(3000)) + ")$", "orders_2999"),
+        (r"^\pL+_([(]|\(|\d)$", "é_("),
+        ("(" * 50 + "a" + ")" * 50, "a"),
+        (r"^a\Q(((\E$", "a((("),
+    ],
+)
+def test_what_operators_write_is_taken(text: str, name: str) -> None:
+    assert compile_regex(text).matches(name)
+    assert not compile_regex(text).matches("x")
