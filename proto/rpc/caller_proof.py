@@ -139,11 +139,12 @@ class CallerCheck:
 
 
 class CallerSession:
-    """The caller's side of one channel. Thread-safe. ``prove``: asks the server. ``peer``: names it in errors."""
+    """The caller's side of one channel. Thread-safe. ``keys``: the caller's at any time, for a channel may outlive a
+    key. ``prove``: asks the server. ``peer``: names it in errors."""
 
     def __init__(
         self,
-        keys: Mapping[str, bytes],
+        keys: CallKeys,
         peer: str,
         prove: Callable[[identity_pb2.ProveRequest], identity_pb2.ProveResponse],
     ) -> None:
@@ -152,31 +153,37 @@ class CallerSession:
         self._session = secrets.token_bytes(_RANDOM_BYTES)
         self._number = 0
         self._challenge = b""
-        self._key_id = ""
+        self._key_id, self._key = "", b""
 
     def forget(self) -> None:
-        """Ask the server again before the next call: it has started anew."""
+        """Ask the server again before the next call: it has started anew, or the key was replaced."""
         with self._lock:
             self._challenge = b""
 
-    def proof(self, method: str, request: bytes) -> bytes:
-        """The metadata for one call with this serialized request. Raises SERVER_UNPROVEN, and what ``prove`` does."""
+    def proof(self, method: str, request: bytes) -> bytes | None:
+        """The metadata for one call with this serialized request; None: the caller has no key. Raises SERVER_UNPROVEN,
+        and what ``prove`` does."""
         with self._lock:
             if not self._challenge:
-                self._key_id, self._challenge = self._proven()
+                keys = self.keys()
+                if not keys:
+                    return None
+                self._key_id, self._challenge = self._proven(keys)
+                self._key = keys[self._key_id]
+            key = self._key
             self._number += 1
             proof = identity_pb2.CallerProof(
                 key_id=self._key_id, challenge=self._challenge, session=self._session, number=self._number
             )
-        proof.mac = _caller_mac(self.keys[proof.key_id], proof, method, request)
+        proof.mac = _caller_mac(key, proof, method, request)
         return proof.SerializeToString()
 
-    def _proven(self) -> tuple[str, bytes]:
+    def _proven(self, keys: Mapping[str, bytes]) -> tuple[str, bytes]:
         """The key that both sides have, and the server's challenge."""
         nonce = secrets.token_bytes(_RANDOM_BYTES)
         answer = self._prove(identity_pb2.ProveRequest(nonce=nonce))
         shown = {proof.key_id: proof.mac for proof in answer.proofs}
-        for name, key in self.keys.items():
+        for name, key in keys.items():
             if name in shown:
                 if answer.challenge and hmac.compare_digest(shown[name], _mac(key, b"server", nonce, answer.challenge)):
                     return name, answer.challenge
@@ -219,5 +226,10 @@ def use_file(configured: str, environment: Mapping[str, str]) -> None:
 
 
 def keys_of_process() -> Mapping[str, bytes]:
-    """The keys of :func:`use`; empty: calls are not proved."""
+    """The keys of :func:`use` now; empty: calls are not proved."""
     return _process.keys()
+
+
+def is_used() -> bool:
+    """Whether :func:`use` was called."""
+    return _process.keys is not _no_keys

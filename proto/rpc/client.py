@@ -35,11 +35,11 @@ def channel(address: str) -> grpc.Channel:
     if certificates is not None and not address.startswith(SCHEME):
         return grpc.secure_channel(address, certificates.channel_credentials(), options=_CHANNEL_OPTIONS)
     plain = grpc.insecure_channel(address, options=_CHANNEL_OPTIONS)
-    if address.startswith(SCHEME) or not (keys := caller_proof.keys_of_process()):
+    if address.startswith(SCHEME) or not caller_proof.is_used():
         return plain
     from shardmerge.proto.rpc.proving_channel import ProvingChannel  # dmctl with certificates does not need it
 
-    return ProvingChannel(plain, keys, f"the program at {address}")
+    return ProvingChannel(plain, caller_proof.keys_of_process, f"the program at {address}")
 
 
 def coded_from_rpc(error: grpc.RpcError, peer: str, address: str = "") -> ShardmergeError:

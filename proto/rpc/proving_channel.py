@@ -7,22 +7,23 @@ belong to the tasks of a run, which have the secret of the run instead.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import Any, cast
 
 import grpc
 
 from shardmerge.proto import common_pb2, errors, identity_pb2, identity_pb2_grpc
-from shardmerge.proto.rpc.caller_proof import METADATA, CallerSession
+from shardmerge.proto.rpc.caller_proof import METADATA, CallerSession, CallKeys
 from shardmerge.proto.rpc.coded_errors import ERROR_METADATA
 
 _ANSWER_SECONDS = 10.0
+_REFUSALS = (errors.tls.CALLER_PROOF_STALE.code, errors.tls.CALLER_UNKNOWN.code)
 
 
 class ProvingChannel(grpc.Channel):
     """``inner``: the channel in plain text. ``peer``: names the server in errors."""
 
-    def __init__(self, inner: grpc.Channel, keys: Mapping[str, bytes], peer: str) -> None:
+    def __init__(self, inner: grpc.Channel, keys: CallKeys, peer: str) -> None:
         self._inner = inner
         self.session = CallerSession(keys, peer, self._prove)
 
@@ -86,7 +87,8 @@ class _Proved:
         self._serialize = serialize or bytes
 
     def _with_proof(self, raw: bytes, metadata: Any) -> list[tuple[str, str | bytes]]:
-        return [*(metadata or ()), (METADATA, self._session.proof(self._method, raw))]
+        proof = self._session.proof(self._method, raw)
+        return [*(metadata or ()), *([] if proof is None else [(METADATA, proof)])]
 
 
 class _Unary(_Proved):
@@ -102,7 +104,7 @@ class _Unary(_Proved):
         try:
             return self._call.with_call(raw, timeout, self._with_proof(raw, metadata), *further, **options)
         except grpc.RpcError as error:
-            if not _is_stale(error):
+            if not _is_refused(error):
                 raise
         self._session.forget()
         return self._call.with_call(raw, timeout, self._with_proof(raw, metadata), *further, **options)
@@ -125,10 +127,11 @@ class _Stream(_Proved):
         return self._call(raw, timeout, self._with_proof(raw, metadata), *further, **options)
 
 
-def _is_stale(error: grpc.RpcError) -> bool:
+def _is_refused(error: grpc.RpcError) -> bool:
+    """Whether the server has refused the proof, and so has done nothing."""
     if not isinstance(error, grpc.Call):
         return False
     for key, value in cast("tuple[tuple[str, str | bytes], ...]", error.trailing_metadata() or ()):
         if key == ERROR_METADATA and isinstance(value, bytes):
-            return common_pb2.ErrorDetail.FromString(value).code == errors.tls.CALLER_PROOF_STALE.code
+            return common_pb2.ErrorDetail.FromString(value).code in _REFUSALS
     return False

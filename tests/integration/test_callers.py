@@ -76,16 +76,16 @@ def test_no_call_without_an_identity(cluster: Cluster, of_master: bool) -> None:
     assert len(methods) > 20
     wrong = secret.SecretKey("", b"w" * 32)
     with identity.own_channel(daemon.address) as own, _plain(daemon.address) as plain:
-        [name] = own.session.keys
+        [name] = own.session.keys()
         for method, streams in methods:
             assert _code(plain, method, streams) == errors.tls.CALLER_UNKNOWN.code
             for metadata in (
                 (METADATA, b""),
                 (METADATA, b"\xff" * 50),
-                (METADATA, own.session.proof(method, b"other")),
+                (METADATA, identity.proved(own, method, b"other")),
             ):
                 assert _code(plain, method, streams, [metadata]) == errors.tls.CALLER_UNKNOWN.code
-            used = own.session.proof(method, b"")
+            used = identity.proved(own, method, b"")
             call = (plain.unary_stream if streams else plain.unary_unary)(method)
             try:
                 list(call(b"", timeout=20, metadata=[(METADATA, used)]))
@@ -95,7 +95,7 @@ def test_no_call_without_an_identity(cluster: Cluster, of_master: bool) -> None:
             assert _code(plain, method, streams, [(METADATA, used)]) == errors.tls.CALLER_UNKNOWN.code
         # A key that the cluster does not have: the caller refuses to send its request.
         for keys in (wrong.call_keys, {name: wrong.call_keys[wrong.ids[0]]}):
-            with ProvingChannel(identity.plain_channel(daemon.address), keys, "m") as stranger:
+            with ProvingChannel(identity.plain_channel(daemon.address), lambda keys=keys: keys, "m") as stranger:
                 with pytest.raises(errors.ShardmergeError) as caught:
                     stranger.unary_unary(methods[0][0])(b"", timeout=20)
                 assert caught.value.spec is errors.tls.SERVER_UNPROVEN

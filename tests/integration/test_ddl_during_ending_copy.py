@@ -152,7 +152,7 @@ def test_a_lock_keeps_a_full_task_running(
             return run.unit.activity() if isinstance(run.unit, JoiningUnit) else ""
 
         until(lambda: "1 shard table(s) are parked" in waits_for(), "the lock waits for other sources")
-        assert pause.seen["whole.aligned"] == 1
+        until(lambda: pause.seen["whole.aligned"] == 1, "all streams are at the end")
         assert "task-mode full" in waits_for()
         run.stop()
         _ended(rig.begin(config, ops=(_skip(target),)), target)

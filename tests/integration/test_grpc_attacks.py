@@ -159,7 +159,7 @@ def _open_calls(
     with ExitStack() as undo:
         channels = [undo.enter_context(_own_channel(daemon)) for _ in range(connections)]
         undo.callback(ended.set)
-        proofs = [((METADATA, channels[0].session.proof(method, request or b"")),) for _ in range(calls)]
+        proofs = [((METADATA, identity.proved(channels[0], method, request or b"")),) for _ in range(calls)]
         opened = [
             channels[number % connections].stream_stream(method)(requests(), metadata=proofs[number])
             for number in range(calls)

@@ -36,10 +36,17 @@ def plain_channel(address: str) -> grpc.Channel:
 
 def own_channel(address: str) -> ProvingChannel:
     """Return the same with an identity."""
-    return ProvingChannel(plain_channel(address), keys(), address)
+    return ProvingChannel(plain_channel(address), keys, address)
 
 
 def proof(address: str, method: str, request: bytes) -> tuple[tuple[str, bytes], ...]:
     """Return the metadata for one call with this request."""
     with own_channel(address) as channel:
-        return ((caller_proof.METADATA, channel.session.proof(method, request)),)
+        return ((caller_proof.METADATA, proved(channel, method, request)),)
+
+
+def proved(channel: ProvingChannel, method: str, request: bytes) -> bytes:
+    """Return the proof for one call of this channel."""
+    found = channel.session.proof(method, request)
+    assert found is not None, "there is no key"
+    return found

@@ -11,6 +11,9 @@ from tests.integration.ways_out.situations.situation import WAYS_OUT, Merge, Way
 from tests.integration.ways_out.situations.transform import TRANSFORM_WAYS_OUT
 from tests.support.world import Family, World
 
+# Some of the tasks have transforms, whose JVM a worker starts before everything else.
+pytestmark = pytest.mark.spark
+
 
 @pytest.mark.parametrize(
     "way", (*DDL_WAYS_OUT, *TRANSFORM_WAYS_OUT, *DATA_WAYS_OUT, *WAYS_OUT), ids=lambda way: str(way.code)

@@ -22,7 +22,13 @@ class _Server:
     def __init__(self, keys: Mapping[str, bytes] = KEYS, own: Mapping[str, bytes] = KEYS) -> None:
         self.keys = dict(keys)
         self.check = CallerCheck(lambda: self.keys, "dm-master m")
-        self.session = CallerSession(own, "m", lambda request: self.check.prove(request))
+        self.own = dict(own)
+        self.session = CallerSession(lambda: self.own, "m", lambda request: self.check.prove(request))
+
+    def proof(self, session: CallerSession | None = None) -> bytes:
+        found = (session or self.session).proof(METHOD, b"file")
+        assert found is not None
+        return found
 
     def receive(self, proof: bytes, request: bytes = b"file", method: str = METHOD) -> None:
         self.check.check(self.check.read({METADATA: proof}), method, request)
@@ -35,7 +41,7 @@ class _Server:
 
 def test_a_proof_is_for_one_request_and_used_once() -> None:
     server = _Server()
-    proof = server.session.proof(METHOD, b"file")
+    proof = server.proof()
     assert server.refuses(proof, b"another file") == "caller-unknown"
     assert server.refuses(proof, method="/shardmerge.v1.Master/OperateTask") == "caller-unknown"
     server.receive(proof)
@@ -44,7 +50,7 @@ def test_a_proof_is_for_one_request_and_used_once() -> None:
 
 def test_calls_of_one_channel_may_overtake_each_other() -> None:
     server = _Server()
-    proofs = [server.session.proof(METHOD, b"file") for _ in range(50)]
+    proofs = [server.proof() for _ in range(50)]
     for proof in reversed(proofs):
         server.receive(proof)
     assert {server.refuses(proof) for proof in proofs} == {"caller-unknown"}
@@ -72,7 +78,7 @@ def test_a_caller_with_another_key_sends_nothing() -> None:
     for keys in ({}, {"two": b"l" * 32}, {"one": b"l" * 32}):
         server = _Server(keys)
         with pytest.raises(ShardmergeError) as caught:
-            server.session.proof(METHOD, b"file")
+            server.proof()
         assert caught.value.spec is errors.tls.SERVER_UNPROVEN
 
 
@@ -80,8 +86,8 @@ def test_a_forged_proof() -> None:
     """Everything but the key is known to the attacker: the identifier of the key and the challenge are public."""
     server = _Server()
     challenge = server.check.prove(identity_pb2.ProveRequest(nonce=b"n" * 16)).challenge
-    forger = CallerSession({"one": b"l" * 32}, "m", lambda request: _forged(b"l" * 32, challenge, request))
-    assert server.refuses(forger.proof(METHOD, b"file")) == "caller-unknown"
+    forger = CallerSession(lambda: {"one": b"l" * 32}, "m", lambda request: _forged(b"l" * 32, challenge, request))
+    assert server.refuses(server.proof(forger)) == "caller-unknown"
 
 
 def _forged(key: bytes, challenge: bytes, request: identity_pb2.ProveRequest) -> identity_pb2.ProveResponse:
@@ -101,41 +107,52 @@ def test_a_proof_of_a_server_is_not_one_of_a_caller() -> None:
 
 def test_a_server_that_has_started_anew_is_asked_again() -> None:
     server = _Server()
-    old = server.session.proof(METHOD, b"file")
+    old = server.proof()
     server.receive(old)
     server.check = CallerCheck(lambda: server.keys, "dm-master m")
     assert server.refuses(old) == "caller-proof-stale"
-    assert server.refuses(server.session.proof(METHOD, b"file")) == "caller-proof-stale"
+    assert server.refuses(server.proof()) == "caller-proof-stale"
     server.session.forget()
-    server.receive(server.session.proof(METHOD, b"file"))
+    server.receive(server.proof())
 
 
 def test_a_key_is_replaced_without_a_stop() -> None:
     """Both are valid while both are in the files; then the old one is worth nothing."""
     old, new = b"o" * 32, b"n" * 32
     server = _Server({"old": old}, {"old": old})
-    server.receive(server.session.proof(METHOD, b"file"))
+    server.receive(server.proof())
     server.keys = {"new": new, "old": old}
-    server.receive(server.session.proof(METHOD, b"file"))
-    later = CallerSession({"new": new, "old": old}, "m", server.check.prove)
-    server.receive(later.proof(METHOD, b"file"))
+    server.receive(server.proof())
+    later = CallerSession(lambda: {"new": new, "old": old}, "m", server.check.prove)
+    server.receive(server.proof(later))
     server.keys = {"new": new}
-    assert server.refuses(server.session.proof(METHOD, b"file")) == "caller-unknown"
-    server.receive(later.proof(METHOD, b"file"))
+    assert server.refuses(server.proof()) == "caller-unknown"
+    server.receive(server.proof(later))
+    # A channel that lives on uses the new key once it was refused.
+    server.own = {"new": new, "old": old}
+    server.session.forget()
+    server.receive(server.proof())
+
+
+def test_a_caller_without_a_key_proves_nothing() -> None:
+    server = _Server(own={})
+    assert server.session.proof(METHOD, b"file") is None
+    server.own = dict(KEYS)  # the master has made it meanwhile
+    server.receive(server.proof())
 
 
 def test_sessions_take_bounded_memory() -> None:
     """No session is forgotten alone: all of them begin again, and no old proof becomes valid."""
     server = _Server()
     server.check = CallerCheck(lambda: server.keys, "dm-master m", most_sessions=100)
-    first = server.session.proof(METHOD, b"file")
+    first = server.proof()
     server.receive(first)
     for _ in range(99):
-        server.receive(CallerSession(KEYS, "m", server.check.prove).proof(METHOD, b"file"))
-    assert server.refuses(CallerSession(KEYS, "m", server.check.prove).proof(METHOD, b"file")) == "caller-proof-stale"
+        server.receive(server.proof(CallerSession(lambda: KEYS, "m", server.check.prove)))
+    assert server.refuses(server.proof(CallerSession(lambda: KEYS, "m", server.check.prove))) == "caller-proof-stale"
     assert server.refuses(first) == "caller-proof-stale"
     server.session.forget()
-    server.receive(server.session.proof(METHOD, b"file"))
+    server.receive(server.proof())
 
 
 @pytest.mark.parametrize("size", [0, 15, 65, 4000])
