@@ -7,8 +7,14 @@ rebinding). The browser then names that server in `Host`. Prometheus, probes and
 from __future__ import annotations
 
 import ipaddress
+import re
 
 from shardmerge.proto.config.address import is_loopback
+
+_HOST = re.compile(
+    # RFC 3986, 3.2.2, without percent-encoding, zones and addresses of the future.
+    r"(?:\[(?P<v6>[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*)\]|(?P<name>[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*\.?))(?::[0-9]{0,5})?"
+)
 
 
 def checked_host(address: str, *, has_tls: bool) -> str | None:
@@ -20,21 +26,38 @@ def checked_host(address: str, *, has_tls: bool) -> str | None:
     return _name(address)
 
 
+def is_host(host: str) -> bool:
+    """Whether it is exactly a host with or without a port (RFC 9110, 7.2), or "". Programs do not agree which host is
+    in "127.0.0.1:80@other.example"."""
+    return not host or _HOST.fullmatch(host) is not None
+
+
 def is_asked_for(host: str, configured: str) -> bool:
-    """``host``: of the request, with or without a port; "": it names none, which no browser does."""
-    name = _name(host)
-    if name in ("", configured, "localhost") or name.endswith(".localhost"):
+    """``host``: of the request; "": it names none, which no browser does."""
+    if not host:
         return True
+    found = _HOST.fullmatch(host)
+    if found is None:
+        return False
+    if found["v6"] is not None:
+        return _is_address(found["v6"])
+    name = found["name"].lower().removesuffix(".")
+    return (
+        name in (configured, "localhost")
+        or name.endswith(".localhost")
+        or _is_address(name)
+        or is_loopback(f"{name}:0")
+    )
+
+
+def _is_address(text: str) -> bool:
     try:
-        ipaddress.ip_address(name)
+        ipaddress.ip_address(text)
     except ValueError:
-        return is_loopback(f"{name}:0")
+        return False
     return True
 
 
-def _name(host: str) -> str:
-    """Without the port, brackets and the dot at the end."""
-    name, bracket, _ = host.strip().lower().partition("]")
-    if bracket:
-        return name.removeprefix("[")
-    return name.partition(":")[0].rstrip(".") if name.count(":") < 2 else name
+def _name(address: str) -> str:
+    """Of an address host:port of the configuration: without the port, brackets and the dot at the end."""
+    return address.lower().rpartition(":")[0].removeprefix("[").removesuffix("]").removesuffix(".")

@@ -14,7 +14,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from shardmerge.proto.http.hosts import is_asked_for
+from shardmerge.proto.http.hosts import is_asked_for, is_host
 from shardmerge.proto.http.loops import stuck
 from shardmerge.proto.http.probes import Probes
 from shardmerge.proto.log import get_logger
@@ -73,7 +73,10 @@ def _refusal(scope: Scope, host: str | None) -> Response | None:
         return PlainTextResponse(f"the head has more than {MOST_HEAD_BYTES} bytes\n", 431, closing)
     if headers.get(b"content-length", b"0") != b"0" or b"transfer-encoding" in headers:
         return PlainTextResponse("no body is read\n", 413, closing)
-    if host is not None and not is_asked_for(headers.get(b"host", b"").decode("latin-1"), host):
+    asked = headers.get(b"host", b"").decode("latin-1")
+    if not is_host(asked):
+        return PlainTextResponse("Host must be a host with or without a port\n", 400, closing)
+    if host is not None and not is_asked_for(asked, host):
         return PlainTextResponse("this address answers for localhost, its own name and addresses only\n", 421, closing)
     return None
 

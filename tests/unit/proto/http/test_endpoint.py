@@ -285,6 +285,7 @@ def test_a_page_of_another_site_gets_nothing(serve: Serve) -> None:
             sock.sendall(f"GET /metrics HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n".encode())
             return int(_all(sock).split(" ", 2)[1])
 
+    assert answer(f"127.0.0.1:{port}@rebound.example") == answer(f"localhost:{port}:80") == 400
     assert answer("rebound.example:80") == answer(f"rebound.example:{port}") == 421
     assert answer(address) == answer(f"localhost:{port}") == answer(f"[::1]:{port}") == answer("localhost") == 200
 
