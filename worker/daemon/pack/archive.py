@@ -53,14 +53,14 @@ class Written:
 
 
 def write_archive(path: Path, entries: Iterable[Entry]) -> Written:
-    """Write a ``.tar.gz``; an existing file is replaced when the new one is complete. Raises OSError."""
+    """Write a ``.tar.gz`` that only its owner may read: users' modules may be in it. An existing file is replaced when
+    the new one is complete. Raises OSError."""
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
-        with os.fdopen(private_descriptor(partial, os.O_WRONLY | os.O_TRUNC), "wb") as file:
+        partial.unlink(missing_ok=True)
+        with os.fdopen(private_descriptor(partial, os.O_WRONLY | os.O_EXCL), "wb") as file:
             with gzip.GzipFile("", "wb", _LEVEL, file, mtime=0) as packed:
                 files, digest = _write(packed, entries)
-            # It has no secret, and the user of dm-worker is often another one.
-            os.fchmod(file.fileno(), 0o644)
             file.flush()
             os.fsync(file.fileno())
         size = partial.stat().st_size

@@ -37,7 +37,8 @@ _MIB = 1 << 20
 def pack(output: Path, config: Path | None, modules: Sequence[str]) -> None:
     """Make an archive of this environment for Spark's executors: Python, shardmerge and all packages that it needs.
 
-    Set the two lines that it prints under `spark` in the worker's file. The archive has no configuration and no secret.
+    Set the two lines that it prints under `spark` in the worker's file. The archive has no configuration and no secret
+    of the program. Only its owner may read it: if dm-worker runs as another user, change the owner (chown).
     """
     try:
         allowed = () if config is None else load_daemon(WorkerFile, config, {}).model.transform_modules

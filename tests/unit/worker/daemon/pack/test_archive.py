@@ -59,3 +59,27 @@ def test_a_failure_leaves_the_earlier_archive(tmp_path: Path) -> None:
         write_archive(path, [Entry("lib/a.py", b""), Entry("lib/module.py", tmp_path / "missing")])
     assert path.read_bytes() == before
     assert sorted(each.name for each in tmp_path.iterdir()) == ["a.tar.gz", "one"]
+
+
+def test_only_the_owner_may_read_it(tmp_path: Path) -> None:
+    """It has the modules that transform-modules names, which may be secret."""
+    path = tmp_path / "a.tar.gz"
+    path.write_bytes(b"earlier")
+    path.chmod(0o644)
+    before = os.umask(0)
+    try:
+        write_archive(path, _entries(tmp_path / "one"))
+    finally:
+        os.umask(before)
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_nothing_is_written_through_a_link_of_another_user(tmp_path: Path) -> None:
+    """Its temporary name can be guessed, and the folder may be /tmp."""
+    other = tmp_path / "other"
+    other.write_text("kept")
+    path = tmp_path / "a.tar.gz"
+    (tmp_path / f".a.tar.gz.{os.getpid()}.partial").symlink_to(other)
+    write_archive(path, _entries(tmp_path / "one"))
+    assert other.read_text() == "kept"
+    assert path.is_file() and not path.is_symlink()
