@@ -276,7 +276,8 @@ class Cluster:
         addresses = ",".join(master.address for master in self.masters)
         secured = [f"--{key}={path}" for key, path in _tls_keys(tls).items()]
         words = ["--master-addr", addresses, "--output", "json", *secured, *arguments]
-        ended = dmctl(words, {**os.environ, **self._environment}, seconds)
+        key = {"SHARDMERGE_SECRET_KEY": str(self.masters[0].key)}
+        ended = dmctl(words, {**os.environ, **self._environment, **key}, seconds)
         text = f"dmctl {' '.join(arguments)} → {ended.returncode}\n{ended.stdout}{ended.stderr}"
         try:
             parsed: object = json.loads(ended.stdout)

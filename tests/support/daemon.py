@@ -70,7 +70,9 @@ class Daemon:
 
     @property
     def key(self) -> Path:
-        """The file of the cluster's key, if the configuration names no other one."""
+        """The file of the cluster's key, as the daemon was configured first."""
+        if configured := self._settings.get("secret-key-path"):
+            return Path(str(configured))
         state = {**own_state(self.config.parent), **self._environment}["XDG_STATE_HOME"]
         return Path(state) / "shardmerge" / "secret.key"
 
