@@ -7,7 +7,7 @@ import random
 import socket
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import TYPE_CHECKING, TypeVar
 
 import grpc
 
@@ -16,7 +16,7 @@ from shardmerge.proto.errors import ShardmergeError
 from shardmerge.proto.files.local_socket import SCHEME
 from shardmerge.proto.master_pb2_grpc import MasterStub
 from shardmerge.proto.rpc import caller_proof, client
-from shardmerge.proto.rpc.coded_errors import ERROR_METADATA, same_error
+from shardmerge.proto.rpc.coded_errors import detail_of, same_error
 from shardmerge.proto.tls.model import Tls
 from shardmerge.proto.tls.process import of_process, use
 
@@ -152,7 +152,7 @@ class MasterClient:
             raise self._coded(error, command) from error
 
     def _coded(self, error: grpc.RpcError, command: str) -> ShardmergeError:
-        if not isinstance(error, grpc.Call) or _is_from_master(error):
+        if not isinstance(error, grpc.Call) or detail_of(error) is not None:
             return client.coded_from_rpc(error, f"master ({self._address})")
         reason = error.details() or error.code().name
         match error.code():
@@ -242,8 +242,3 @@ def _check_tls(address: str) -> None:
     problem = diagnosed(address)
     if problem is not None:
         raise _NoConnectionError(str(problem), problem)
-
-
-def _is_from_master(error: grpc.Call) -> bool:
-    metadata = cast("tuple[tuple[str, object], ...]", error.trailing_metadata() or ())
-    return any(key == ERROR_METADATA for key, _ in metadata)

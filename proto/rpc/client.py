@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import cast
-
 import grpc
 
-from shardmerge.proto import common_pb2, errors
+from shardmerge.proto import errors
 from shardmerge.proto.errors import ShardmergeError
 from shardmerge.proto.files.local_socket import SCHEME
 from shardmerge.proto.rpc import caller_proof
-from shardmerge.proto.rpc.coded_errors import ERROR_METADATA, error_from_proto
+from shardmerge.proto.rpc.coded_errors import detail_of, error_from_proto
 from shardmerge.proto.rpc.options import COMMON_OPTIONS, MAX_MESSAGE_BYTES
 from shardmerge.proto.tls import process as tls
 
@@ -49,10 +47,9 @@ def coded_from_rpc(error: grpc.RpcError, peer: str, address: str = "") -> Shardm
     """
     if not isinstance(error, grpc.Call):
         return errors.master.PEER_FAILED(peer=peer, reason=error)
-    # The published stubs type the metadata as one pair.
-    for key, value in cast("tuple[tuple[str, str | bytes], ...]", error.trailing_metadata() or ()):
-        if key == ERROR_METADATA and isinstance(value, bytes):
-            return error_from_proto(common_pb2.ErrorDetail.FromString(value))
+    detail = detail_of(error)
+    if detail is not None:
+        return error_from_proto(detail)
     reason = error.details() or error.code().name
     match error.code():
         case grpc.StatusCode.UNAVAILABLE:

@@ -56,6 +56,17 @@ def error_from_proto(detail: common_pb2.ErrorDetail) -> ShardmergeError:
     return ShardmergeError(spec, dict(detail.args))
 
 
+def detail_of(error: grpc.RpcError) -> common_pb2.ErrorDetail | None:
+    """The coded error that a failed call carries; None: it carries none."""
+    if not isinstance(error, grpc.Call):
+        return None
+    # The published stubs type the metadata as one pair.
+    for key, value in cast("tuple[tuple[str, str | bytes], ...]", error.trailing_metadata() or ()):
+        if key == ERROR_METADATA and isinstance(value, bytes):
+            return common_pb2.ErrorDetail.FromString(value)
+    return None
+
+
 def same_error(error: ShardmergeError, spec: ErrorSpec) -> bool:
     """Whether ``error`` is this entry; by code, so it holds for one that came from a peer too."""
     return error.code == spec.code

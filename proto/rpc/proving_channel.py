@@ -12,9 +12,9 @@ from typing import Any, cast
 
 import grpc
 
-from shardmerge.proto import common_pb2, errors, identity_pb2, identity_pb2_grpc
+from shardmerge.proto import errors, identity_pb2, identity_pb2_grpc
 from shardmerge.proto.rpc.caller_proof import METADATA, CallerSession, CallKeys
-from shardmerge.proto.rpc.coded_errors import ERROR_METADATA
+from shardmerge.proto.rpc.coded_errors import detail_of
 
 _ANSWER_SECONDS = 10.0
 _REFUSALS = (errors.tls.CALLER_PROOF_STALE.code, errors.tls.CALLER_UNKNOWN.code)
@@ -129,9 +129,5 @@ class _Stream(_Proved):
 
 def _is_refused(error: grpc.RpcError) -> bool:
     """Whether the server has refused the proof, and so has done nothing."""
-    if not isinstance(error, grpc.Call):
-        return False
-    for key, value in cast("tuple[tuple[str, str | bytes], ...]", error.trailing_metadata() or ()):
-        if key == ERROR_METADATA and isinstance(value, bytes):
-            return common_pb2.ErrorDetail.FromString(value).code in _REFUSALS
-    return False
+    detail = detail_of(error)
+    return detail is not None and detail.code in _REFUSALS

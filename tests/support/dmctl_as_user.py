@@ -30,17 +30,8 @@ def main() -> None:
     for top in _TOPS:
         for module in pkgutil.walk_packages(top.__path__, f"{top.__name__}."):
             importlib.import_module(module.name)
-    for module in (
-        "encodings.idna",
-        "encodings.utf_8_sig",
-        "rich.console",
-        "rich.table",
-        "rich.text",
-        "zipfile",
-        "difflib",
-        "traceback",
-    ):
-        importlib.import_module(module)
+    for name in _ASKED_FOR_LATER:
+        importlib.import_module(name)
     user = int(sys.argv[1])
     os.setgroups([])
     os.setgid(user)
