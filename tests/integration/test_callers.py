@@ -76,7 +76,7 @@ def test_no_call_without_an_identity(cluster: Cluster, of_master: bool) -> None:
     assert len(methods) > 20
     wrong = secret.SecretKey("", b"w" * 32)
     with identity.own_channel(daemon.address) as own, _plain(daemon.address) as plain:
-        [name] = own.session.keys()
+        [name] = secret.load_key(str(daemon.key)).call_keys
         for method, streams in methods:
             assert _code(plain, method, streams) == errors.tls.CALLER_UNKNOWN.code
             for metadata in (

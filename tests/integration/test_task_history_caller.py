@@ -60,10 +60,14 @@ def _actors(etcd: Etcd) -> list[tuple[str, str]]:
     return [(record.text, record.actor) for record in records if record.kind == "command"]
 
 
-def _run(address: str, *words: str, tls: TlsFiles | None = None) -> None:
-    """Run dmctl, which waits for a leader. No worker carries out what it stores, so it may report a failure."""
+def _run(master: Daemon, *words: str, address: str = "", tls: TlsFiles | None = None) -> None:
+    """Run dmctl with the key of this master, at its address unless another one is given; it waits for a leader.
+
+    No worker carries out what it stores, so it may report a failure.
+    """
     secured = [] if tls is None else [f"--ssl-ca={tls.ca}", f"--ssl-cert={tls.cert}", f"--ssl-key={tls.key}"]
-    dmctl(["--master-addr", address, *secured, *words], os.environ, 60)
+    environment = {**os.environ, "SHARDMERGE_SECRET_KEY": str(master.key)}
+    dmctl(["--master-addr", address or master.address, *secured, *words], environment, 60)
 
 
 def _wait_for(etcd: Etcd, *wanted: tuple[str, str]) -> None:
@@ -76,7 +80,7 @@ def test_by_certificate(etcd: Etcd, make_master: Callable[..., Daemon], tmp_path
     master = make_master(
         {"ssl-ca": own.ca, "ssl-cert": own.cert, "ssl-key": own.key, "etcd": [f"http://{etcd.endpoint}"]}
     )
-    _run(master.address, "pause-task", "t", tls=alice)
+    _run(master, "pause-task", "t", tls=alice)
     _wait_for(etcd, ("pause-task", "alice"))
 
 
@@ -84,9 +88,9 @@ def test_by_socket_and_by_address(etcd: Etcd, make_master: Callable[..., Daemon]
     folder = tmp_path / "run"
     folder.mkdir(mode=0o700)
     master = make_master({"master-socket": str(folder / "m.sock")})
-    _run(master.address, "pause-task", "t")
-    _run(f"unix:{folder}/m.sock", "resume-task", "t", "-s", "s")
-    _run(master.address, "pause-task", "no-such-task")
-    _run(master.address, "query-status", "t")
-    _run(master.address, "stop-task", "t")
+    _run(master, "pause-task", "t")
+    _run(master, "resume-task", "t", "-s", "s", address=f"unix:{folder}/m.sock")
+    _run(master, "pause-task", "no-such-task")
+    _run(master, "query-status", "t")
+    _run(master, "stop-task", "t")
     _wait_for(etcd, ("pause-task", "127.0.0.1"), ("resume-task", "local socket"), ("stop-task", "127.0.0.1"))

@@ -188,7 +188,10 @@ def test_tls_to_etcd_of_its_own() -> None:
         ("cert-allowed-cn: [a]", "w:1:1: cert-allowed-cn: needs ssl-ca"),
         ("etcd-ssl-ca: a\netcd-ssl-key: k", "w:2:1: etcd-ssl-key: etcd-ssl-key without etcd-ssl-cert"),
         ("etcd: ['https://h:2379']", "w:1:7: etcd: https:// needs etcd-ssl-ca or ssl-ca"),
-        ("etcd: ['ftp://h:2379']", "must be host:port, https://host:port or http://host:port"),
+        (
+            "etcd: ['ftp://h:2379']",
+            "must be host:port, https://host:port, http://host:port or unix:/path/of/the/socket",
+        ),
     ],
 )
 def test_tls_keys_without_those_they_need(text: str, says: str) -> None:
