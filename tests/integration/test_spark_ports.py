@@ -1,13 +1,21 @@
-"""Tests that other users of the machine reach no port of a worker's Spark beyond loopback, no block, page or secret."""
+"""Tests that other users of the machine reach no block, page or secret of a worker's Spark, and cannot stop its start.
+
+They reach no port beyond loopback. Their connections fork no process and use little memory.
+"""
 
 from __future__ import annotations
 
 import ipaddress
+import os
 import re
+import socket
 import stat
 import subprocess
 import sys
-from collections.abc import Callable
+import threading
+import time
+from collections.abc import Callable, Generator, Iterable
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import psutil
@@ -26,6 +34,11 @@ pytestmark = pytest.mark.spark
 _SECRET = "what-nobody-may-read"
 _SECRET_KEY = "spark.authenticate.secret"
 _SETTINGS = {"master": "local[8]", _SECRET_KEY: _SECRET, "spark.x.password": _SECRET}
+_START_SECONDS = 300
+_CONNECTIONS = 200
+_GARBAGE_BYTES = 65536
+_WATCH_SECONDS = 4.0
+_GROWTH_BYTES = 50 * 2**20
 _PAGES = {
     **_SETTINGS,
     "spark.ui.enabled": "true",
@@ -110,6 +123,12 @@ def test_what_is_reached_of_spark(
     assert len(found) >= 4
     assert [place for place in found if not _is_loopback(place[0]) and place[1] != own] == []
 
+    # None of them is of Spark's Python processes, nor one of PySpark in the worker: these use Unix sockets.
+    http = int(worker.http.split(":")[1])
+    assert found - _listening(psutil.Process(worker.jvm_pid())) == {
+        place for place in _listening(psutil.Process(worker.pid)) if place[1] in (own, http)
+    }
+
     # There is no page; the worker reports that too.
     assert _get(worker, "/jobs/") == ""
     assert _told_page(worker) == ""
@@ -183,3 +202,135 @@ def test_what_is_reached_of_spark(
         assert f"[{code} " in told_at_start
         assert "what to do:" in told_at_start
         assert _SECRET not in told_at_start
+
+
+def _places(worker: Daemon) -> set[tuple[str, int]]:
+    """Return where the worker and all processes that it has started listen."""
+    try:
+        leader = psutil.Process(worker.pid)
+        return {place for each in (leader, *leader.children(recursive=True)) for place in _listening(each)}
+    except psutil.NoSuchProcess:
+        return set()
+
+
+def _connected(place: tuple[str, int]) -> socket.socket | None:
+    try:
+        return socket.create_connection(("127.0.0.1", place[1]), timeout=5)
+    except OSError:
+        return None
+
+
+@contextmanager
+def _silence(worker: Daemon) -> Generator[dict[tuple[str, int], socket.socket | None]]:
+    """Connect to each port as soon as the worker has it, and send nothing."""
+    held: dict[tuple[str, int], socket.socket | None] = {}
+    ended = threading.Event()
+
+    def hold() -> None:
+        while not ended.wait(0.1):
+            for place in _places(worker) - held.keys():
+                held[place] = _connected(place)
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    try:
+        yield held
+    finally:
+        ended.set()
+        thread.join()
+        for each in held.values():
+            if each is not None:
+                each.close()
+
+
+def _memory(processes: Iterable[psutil.Process]) -> int:
+    """Return the memory of these processes, pages that they share counted once."""
+    found = 0
+    for process in processes:
+        with suppress(psutil.Error):
+            found += process.memory_full_info().pss
+    return found
+
+
+def _send_garbage(place: tuple[str, int], open_until: ExitStack) -> None:
+    """Send garbage over many connections; they stay open until the end of the stack unless the worker closes them."""
+    for _ in range(_CONNECTIONS):
+        if (made := _connected(place)) is not None:
+            open_until.callback(made.close)
+            with suppress(OSError):
+                made.setblocking(False)
+                made.send(os.urandom(_GARBAGE_BYTES))
+
+
+def _sockets(worker: Daemon) -> set[Path]:
+    """Return the paths of the sockets at which the worker and its processes listen."""
+    found: set[Path] = set()
+    for process in worker.session():
+        with suppress(psutil.Error):
+            found |= {Path(str(each.laddr)) for each in process.net_connections(kind="unix") if each.laddr}
+    return {path for path in found if path.suffix == ".sock"}
+
+
+@pytest.mark.grid
+def test_a_stranger_at_the_ports(
+    make_cluster: Callable[..., Cluster], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The path of this folder is too long for sockets.
+    temporary = tmp_path / ("t" * 100)
+    temporary.mkdir()
+    monkeypatch.setenv("TMPDIR", str(temporary))
+    [worker] = make_cluster(workers=1, worker_settings={"spark": {**_SETTINGS, "master": "local[4]"}}).workers
+    worker.kill_all()
+
+    # The worker starts, although each of its ports has a connection that sends nothing.
+    before = worker.log.stat().st_size
+    worker.start(wait=False)
+    with _silence(worker) as held:
+
+        def is_ready() -> bool:
+            worker.check_alive()
+            return b"Spark is ready" in worker.log.read_bytes()[before:]
+
+        until(is_ready, "Spark is ready", _START_SECONDS)
+        worker.wait_until_ready()
+        places = _places(worker)
+        until(lambda: held.keys() >= places, "each port has a silent connection")
+    print(f"measured: {len(places)} ports: {sorted(places)}")
+
+    # The JVM's port for Python, those of Spark's driver, and two of the worker itself: none of a Python process.
+    own = {int(address.split(":")[1]) for address in (worker.address, worker.http)}
+    assert {port for _, port in _listening(psutil.Process(worker.pid))} == own
+    jvm = psutil.Process(worker.jvm_pid())
+    assert {port for _, port in places} == own | {port for _, port in _listening(jvm)}
+
+    # The sockets in their place are in a folder of this user only.
+    sockets = _sockets(worker)
+    assert len(sockets) == 2
+    assert {stat.S_IMODE(path.parent.stat().st_mode) for path in sockets} == {0o700}
+
+    # Garbage forks no process, and takes little memory.
+    for place in sorted(places):
+        processes = [psutil.Process(worker.pid), jvm, *jvm.children(recursive=True)]
+        forked = set(worker.spark_task_pids())
+        memory = _memory(processes)
+        with ExitStack() as open_until:
+            _send_garbage(place, open_until)
+            end = time.monotonic() + _WATCH_SECONDS
+            most = 0
+            while time.monotonic() < end:
+                assert set(worker.spark_task_pids()) <= forked, place
+                most = max(most, _memory(processes) - memory)
+                time.sleep(0.5)
+        print(f"measured: {place}: {most / 2**20:.1f} MiB")
+        assert most < _GROWTH_BYTES, place
+    worker.check_alive()
+
+    # No socket remains of a worker that was killed, after the next one has started, nor of one that has ended.
+    worker.kill_all()
+    assert all(path.exists() for path in sockets)
+    worker.start()
+    assert not any(path.exists() for path in sockets)
+    sockets = _sockets(worker)
+    assert len(sockets) == 2
+    assert worker.terminate() == 0
+    assert not any(path.parent.exists() for path in sockets)

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
 log = get_logger()
 
-Begin = Callable[[WorkerFile, Path], TaskRunner]
+Begin = Callable[[WorkerFile, ScratchDir], TaskRunner]
 """Begins what runs the tasks of a worker with this configuration; the folder is for its temporary files."""
 
 _EXIT_CONFIG = 2
@@ -124,7 +124,7 @@ def main(begin: Begin | None = None) -> None:
     command(with_two_dashes(sys.argv[1:], flag_names(WorkerFile)), prog_name="dm-worker", obj=begin or _begin_spark)
 
 
-def _begin_spark(config: WorkerFile, scratch: Path) -> SparkRunner:
+def _begin_spark(config: WorkerFile, scratch: ScratchDir) -> SparkRunner:
     own = own_folder(config.relay_dir)
 
     def options(java: Java) -> Sequence[str]:
@@ -138,7 +138,7 @@ def _begin_spark(config: WorkerFile, scratch: Path) -> SparkRunner:
     importlib.import_module("shardmerge.worker.daemon.daemon")
     from shardmerge.worker.core.spark.runner import SparkRunner
 
-    return SparkRunner(begun.settings, begun.jvm, float(config.drain_seconds), scratch)
+    return SparkRunner(begun.settings, begun.jvm, float(config.drain_seconds), scratch.path)
 
 
 def _serve(config: WorkerFile, stop: threading.Event, begin: Begin) -> bool:
@@ -152,7 +152,7 @@ def _serve(config: WorkerFile, stop: threading.Event, begin: Begin) -> bool:
             failpoints.hit("spark.starting")
             log.info("Spark is starting")
             began = time.monotonic()
-            runner = begin(config, scratch.path)
+            runner = begin(config, scratch)
             started.callback(runner.stop)
             if runner.is_local:
                 _probe(runner)

@@ -16,7 +16,7 @@ import subprocess
 import sys
 import threading
 import time
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import NoReturn
 
@@ -28,6 +28,7 @@ from shardmerge.proto.log import get_logger
 from shardmerge.worker.core.spark.begin import begin_driver
 from shardmerge.worker.core.spark.class_archive import archive_name, find_archive, installed_folder, make_options
 from shardmerge.worker.core.spark.jvm import find_java
+from shardmerge.worker.core.spark.scratch_dir import ScratchDir
 
 log = get_logger()
 
@@ -69,7 +70,8 @@ def make_archive(folder: Path) -> Path:
         shutil.rmtree(making, ignore_errors=True)  # of a process that was killed
         making.mkdir(mode=0o700)
         try:
-            _write(making / archive.name, making)
+            with closing(ScratchDir(str(making.resolve()))) as scratch:
+                _write(making / archive.name, scratch)
             (making / archive.name).chmod(_READABLE_FILE if is_shared else PRIVATE_FILE)
             for old in folder.glob("spark-*.jsa"):
                 old.unlink()
@@ -81,7 +83,7 @@ def make_archive(folder: Path) -> Path:
     return archive
 
 
-def _write(archive: Path, scratch: Path) -> None:
+def _write(archive: Path, scratch: ScratchDir) -> None:
     begun = begin_driver(_SETTINGS, scratch, options=lambda _: make_options(archive), in_child=_end_with_parent)
     if begun.jvm is None:
         raise NotPrepared("the configuration of Spark on this machine needs Spark's own scripts for the start")
@@ -90,7 +92,7 @@ def _write(archive: Path, scratch: Path) -> None:
     from shardmerge.worker.core.spark.runner import SparkRunner
     from shardmerge.worker.core.stop_signal import StopSignal
 
-    spark = SparkRunner(begun.settings, begun.jvm, _WITHOUT_LIMIT, scratch)
+    spark = SparkRunner(begun.settings, begun.jvm, _WITHOUT_LIMIT, scratch.path)
     spark.run("probe", 1, ProbeTask(), StopSignal())
     spark.stop()
     if not archive.exists():

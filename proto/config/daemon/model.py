@@ -322,7 +322,8 @@ class WorkerFile(DaemonFile):
         Key(
             "Our own: Spark's settings by their full names, and `master`, Spark's master URL: `local[N]` bounds the "
             "lanes and chunk readers that run at once, `spark.cores.max` those on a standalone cluster, `spark://…` "
-            "(docs/how-to/spark-cluster.md). A worker does not start with `spark.authenticate` false, "
+            "(docs/how-to/spark-cluster.md). A worker does not start with `spark.authenticate` or "
+            "`spark.python.unix.domain.socket.enabled` false, with `spark.python.unix.domain.socket.dir`, with "
             "`spark.sql.variable.substitute`, `spark.ui.killEnabled`, `spark.ui.threadDumpsEnabled` or "
             "`spark.ui.heapHistogramEnabled` true, with `spark.driver.bindAddress` 0.0.0.0 without "
             "`spark.network.crypto.enabled`, with Spark Connect (`sc://…`, `spark.remote`), or with `spark://…` "

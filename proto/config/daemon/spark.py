@@ -15,12 +15,18 @@ MASTER = "spark.master"
 BIND_ADDRESS = "spark.driver.bindAddress"
 SECRET_KEY = "spark.authenticate.secret"  # noqa: S105 - the name of a setting
 CRYPTO_KEY = "spark.network.crypto.enabled"
+_SOCKET_FOLDER = "spark.python.unix.domain.socket.dir"
 ALL_INTERFACES = frozenset({"0.0.0.0", "0", "::", "[::]", "0:0:0:0:0:0:0:0", "*"})  # noqa: S104 - these are refused
 
 _FORCED: Mapping[str, tuple[str, str]] = {
     "spark.authenticate": (
         "true",
         "without authentication, any program that reaches a port of Spark's driver can read the tasks and run code",
+    ),
+    "spark.python.unix.domain.socket.enabled": (
+        "true",
+        "Spark and Python would use ports of loopback, where any user of the machine can block the worker's start, "
+        "fork processes and use memory",
     ),
     "spark.sql.variable.substitute": (
         "false",
@@ -105,6 +111,12 @@ def refused_setting(settings: Mapping[str, str]) -> ShardmergeError | None:
     for key, (value, reason) in forced_settings(settings[MASTER]).items():
         if settings.get(key, value).strip().lower() != value:
             return worker.SPARK_SETTING_REFUSED(key=key, value=settings[key], reason=reason)
+    if _SOCKET_FOLDER in settings:
+        return worker.SPARK_SETTING_REFUSED(
+            key=_SOCKET_FOLDER,
+            value=settings[_SOCKET_FOLDER],
+            reason="a program that reaches a socket there needs no secret; the worker makes a private folder",
+        )
     if (
         not is_local(settings[MASTER])
         and is_true(settings, _DYNAMIC)

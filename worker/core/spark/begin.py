@@ -9,11 +9,11 @@ import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from shardmerge.proto import errors
 from shardmerge.proto.tls.process import of_process
 from shardmerge.worker.core.spark.jvm import BegunJvm, Java, begin_jvm
+from shardmerge.worker.core.spark.scratch_dir import ScratchDir
 from shardmerge.worker.core.spark.settings import effective, ui_address
 
 _LOCAL_IP = "SPARK_LOCAL_IP"
@@ -31,23 +31,23 @@ class BegunDriver:
 
 def begin_driver(
     settings: Mapping[str, str],
-    scratch: Path,
+    scratch: ScratchDir,
     advertised: str = "",
     options: Callable[[Java], Sequence[str]] = lambda _: (),
     in_child: Callable[[], object] = lambda: None,
 ) -> BegunDriver:
-    """Begin with the user's ``settings``. ``scratch``: folder for the JVM's files; ``advertised``: the worker's address
+    """Begin with the user's ``settings``. ``scratch``: for the JVM's files; ``advertised``: the worker's address
     for executors; ``options`` and ``in_child``: see :func:`begin_jvm`.
 
     Raises SPARK_START_FAILED, and what :func:`effective` and :func:`ui_address` raise.
     """
-    merged = effective(settings, scratch, advertised)
+    merged = effective(settings, scratch.path, advertised, scratch.sockets)
     # By default Spark's Python workers use `python3` from PATH, but they need this environment.
     os.environ.setdefault(_PYTHON, sys.executable)
     if own := merged.get(_PYTHON_KEY):
         os.environ[_PYTHON] = own  # Spark's own commands read the setting; PySpark reads only the variable
     os.environ[_LOCAL_IP] = ui_address(settings, os.environ.get(_LOCAL_IP, ""), only_tls=of_process() is not None)
     try:
-        return BegunDriver(merged, begin_jvm(merged, scratch, options, in_child))
+        return BegunDriver(merged, begin_jvm(merged, scratch.path, options, in_child))
     except (OSError, ValueError) as error:
         raise errors.worker.SPARK_START_FAILED(reason=error) from error

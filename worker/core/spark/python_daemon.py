@@ -7,6 +7,8 @@ chunk reader (measured, pyspark 4.3). Here the parent imports it all once, from 
 A process that forks must have one thread. Environment variables keep OpenBLAS and Arrow's allocator from starting
 threads when they are imported. If there is another thread nevertheless, the parent restarts and leaves the imports to
 its children.
+
+Its socket has no authentication, so that it must be in a private folder.
 """
 
 from __future__ import annotations
@@ -15,8 +17,17 @@ import gc
 import importlib
 import importlib.util
 import os
+import shutil
+import stat
 import sys
+import tempfile
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
 
+from shardmerge.worker.core.spark.scratch_dir import fits_sockets
+
+_SOCKETS = "PYTHON_WORKER_FACTORY_SOCK_DIR"
 _QUIET = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "JE_ARROW_MALLOC_CONF": "background_thread:false"}
 _ONLY_FORK = "SHARDMERGE_DAEMON_ONLY_FORKS"
 _MODULE = "shardmerge.worker.core.spark.python_daemon"
@@ -41,6 +52,31 @@ def without_archives(path: list[str]) -> list[str]:
     return kept if found else path
 
 
+@contextmanager
+def private_sockets() -> Generator[None]:
+    """Let PySpark's daemon make its socket in a private folder during the block. Within a worker Spark names one.
+
+    On an executor elsewhere Spark names the folder for temporary files: it may be open to all users, or have too long a
+    path (YARN). There it is a new folder in the working directory, which the cluster removes with the executor's files.
+    Its path is relative: the JVM has the same working directory, and connects to the path that it gets from here.
+    """
+    if _is_private(Path(os.environ[_SOCKETS])):
+        yield
+        return
+    place = os.curdir if os.access(os.curdir, os.W_OK) else None
+    made = tempfile.mkdtemp(prefix=".sockets-", dir=place)  # mode 0700
+    os.environ[_SOCKETS] = os.path.relpath(made) if place else made
+    try:
+        yield
+    finally:
+        shutil.rmtree(made, ignore_errors=True)
+
+
+def _is_private(folder: Path) -> bool:
+    found = folder.stat()
+    return found.st_uid == os.geteuid() and not stat.S_IMODE(found.st_mode) & 0o077 and fits_sockets(folder)
+
+
 def _threads() -> int:
     try:
         return len(os.listdir("/proc/self/task"))
@@ -62,7 +98,8 @@ def main() -> None:
         gc.collect()
         gc.freeze()
     daemon = importlib.import_module("pyspark.daemon")
-    daemon.manager()
+    with private_sockets():
+        daemon.manager()
 
 
 if __name__ == "__main__":

@@ -78,18 +78,19 @@ _HEARTBEATS: Mapping[str, str] = {
 _HEARTBEATS_OF_USER = frozenset(_HEARTBEATS) | {"spark.network.timeout"}
 
 
-def effective(settings: Mapping[str, str], scratch: Path | None = None, advertised: str = "") -> Mapping[str, str]:
+def effective(
+    settings: Mapping[str, str], scratch: Path | None = None, advertised: str = "", sockets: Path | None = None
+) -> Mapping[str, str]:
     """The defaults, overridden by ``settings``, with the forced values. JVM options are joined: of equal options the
     JVM uses the last one. ``scratch``: folder for the JVM's files; None: the folder for temporary files.
     ``advertised``: the worker's advertised address, "" where it is not known: executors on other machines reach the
-    driver at its host.
+    driver at its host. ``sockets``: private folder with a short path for the driver's sockets; None: ``scratch``.
 
     Raises SPARK_MASTER, SPARK_SETTING_REFUSED, SPARK_SECRET_MISSING and SPARK_WORKER_ON_LOOPBACK.
     """
     options = [_JVM_OPTIONS]
     further: dict[str, str] = {}
     if scratch is not None:
-        options.append(f'-Djava.io.tmpdir="{scratch}"')
         further["spark.local.dir"] = str(scratch)
     master = settings.get(MASTER, _DEFAULTS[MASTER])
     if not is_local(master):
@@ -102,6 +103,10 @@ def effective(settings: Mapping[str, str], scratch: Path | None = None, advertis
             further |= dict.fromkeys((BIND_ADDRESS, _DRIVER_HOST), advertised.rpartition(":")[0])
     if own := settings.get(_OPTIONS_KEY):
         options.append(own)
+    if scratch is not None:
+        # The sockets between Spark and Python are there too, without a setting that executors elsewhere would get. So
+        # the user cannot override it.
+        options.append(f'-Djava.io.tmpdir="{sockets or scratch}"')
     merged = {**_DEFAULTS, **further, **settings, _OPTIONS_KEY: " ".join(options)}
     if not is_local(master) and _EXECUTOR_OPTIONS_KEY in settings:
         merged[_EXECUTOR_OPTIONS_KEY] = f"{_EXECUTOR_JVM_OPTIONS} {settings[_EXECUTOR_OPTIONS_KEY]}"

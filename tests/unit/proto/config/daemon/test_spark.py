@@ -26,6 +26,8 @@ _REFUSED = errors.worker.SPARK_SETTING_REFUSED
         (_CLUSTER + ", spark.task.maxFailures: '4'", _REFUSED, "spark.task.maxFailures: 4"),
         (_CLUSTER + ", spark.dynamicAllocation.enabled: 'true'", _REFUSED, "minExecutors above 0"),
         ("spark.authenticate: 'false'", _REFUSED, "spark.authenticate: false"),
+        ("spark.python.unix.domain.socket.enabled: 'false'", _REFUSED, "ports of loopback"),
+        (_CLUSTER + ", spark.python.unix.domain.socket.dir: /tmp", _REFUSED, "makes a private folder"),
         ("master: spark://10.0.0.1:7077", errors.worker.SPARK_SECRET_MISSING, "spark://10.0.0.1:7077"),
     ],
 )

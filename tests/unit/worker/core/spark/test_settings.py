@@ -33,6 +33,7 @@ def test_connections_of_spark(settings: dict[str, str], safe: bool) -> None:
 def test_what_protects_is_on_without_a_word(master: str) -> None:
     found = effective({"spark.master": master})
     assert found["spark.authenticate"] == "true"
+    assert found["spark.python.unix.domain.socket.enabled"] == "true"
     assert found["spark.sql.variable.substitute"] == "false"
     assert (found["spark.ui.enabled"], found["spark.ui.killEnabled"]) == ("false", "false")
     assert (found["spark.ui.threadDumpsEnabled"], found["spark.ui.heapHistogramEnabled"]) == ("false", "false")
@@ -45,6 +46,16 @@ def test_what_protects_is_on_without_a_word(master: str) -> None:
     [
         ({"spark.authenticate": "false"}, errors.worker.SPARK_SETTING_REFUSED, "spark.authenticate: false"),
         ({"spark.authenticate": " FALSE"}, errors.worker.SPARK_SETTING_REFUSED, "spark.authenticate"),
+        (
+            {"spark.python.unix.domain.socket.enabled": "false"},
+            errors.worker.SPARK_SETTING_REFUSED,
+            "spark.python.unix.domain.socket.enabled: false",
+        ),
+        (
+            {"spark.python.unix.domain.socket.dir": "/tmp"},
+            errors.worker.SPARK_SETTING_REFUSED,
+            "spark.python.unix.domain.socket.dir: /tmp",
+        ),
         ({"spark.sql.variable.substitute": "true"}, errors.worker.SPARK_SETTING_REFUSED, "variable.substitute: true"),
         ({"spark.ui.killEnabled": "true"}, errors.worker.SPARK_SETTING_REFUSED, "spark.ui.killEnabled: true"),
         ({"spark.ui.threadDumpsEnabled": "true"}, errors.worker.SPARK_SETTING_REFUSED, "threadDumpsEnabled"),
@@ -104,8 +115,19 @@ def test_what_the_page_hides_can_only_become_more() -> None:
 
 def test_options_are_joined() -> None:
     found = effective({"spark.driver.extraJavaOptions": "-Dx=1"}, Path("/tmp/a b"))
-    assert found["spark.driver.extraJavaOptions"].endswith('-Djava.io.tmpdir="/tmp/a b" -Dx=1')
+    assert found["spark.driver.extraJavaOptions"].endswith(' -Dx=1 -Djava.io.tmpdir="/tmp/a b"')
     assert found["spark.local.dir"] == "/tmp/a b"
+
+
+@pytest.mark.parametrize("master", ["local[4]", "yarn"])
+def test_where_the_sockets_are_is_not_for_the_user(master: str) -> None:
+    """Spark makes them in the folder for temporary files; of equal options the JVM uses the last one. Executors get the
+    settings of the driver, and do not have its folder."""
+    own = {"spark.master": master, "spark.driver.extraJavaOptions": "-Djava.io.tmpdir=/tmp"}
+    found = effective(own, Path("/var/long"), sockets=Path("/tmp/short"))
+    assert found["spark.driver.extraJavaOptions"].endswith('-Djava.io.tmpdir=/tmp -Djava.io.tmpdir="/tmp/short"')
+    assert found["spark.local.dir"] == "/var/long"
+    assert "spark.python.unix.domain.socket.dir" not in found
 
 
 @pytest.mark.parametrize(
