@@ -59,6 +59,7 @@ _OF_GRID = frozenset({"grid", "long"})
 _OF_OWN_COMMAND = frozenset({"tidb", "clusters"})
 """These need servers that only their own commands of tests/run.sh build."""
 _PROGRESS_SECONDS = 60.0
+_LONG_SECONDS = 240.0
 
 _watched: list[Path] = []
 _seconds: defaultdict[str, float] = defaultdict(float)
@@ -92,23 +93,32 @@ def grid_part(test: str) -> int:
 
 
 class Progress(threading.Thread):
-    """Prints from time to time how many tests have ended and how long the rest may take."""
+    """Prints from time to time how many tests have ended, how long the rest may take, and which one runs for long."""
 
     def __init__(self, total: int) -> None:
         super().__init__(name="progress", daemon=True)
         self._total = total
         self._began = time.monotonic()
+        self._running: dict[str, float] = {}
         self._ended: set[str] = set()
         self._stop = threading.Event()
 
+    def begun(self, test: str) -> None:
+        self._running[test] = time.monotonic()
+
     def ended(self, test: str) -> None:
+        self._running.pop(test, None)
         self._ended.add(test)
 
     def run(self) -> None:
         while not self._stop.wait(_PROGRESS_SECONDS):
-            lasts, ended = time.monotonic() - self._began, len(self._ended)
+            now, ended = time.monotonic(), len(self._ended)
+            lasts = now - self._began
             rest = f"about {lasts * (self._total - ended) / ended / 60:.0f} min remain" if ended else "none has ended"
             print(f"\n{ended} of {self._total} tests after {lasts / 60:.0f} min; {rest}", flush=True)
+            for test, began in tuple(self._running.items()):
+                if now - began > _LONG_SECONDS:
+                    print(f"for {(now - began) / 60:.0f} min: {test}", flush=True)
 
     def stop(self) -> None:
         self._stop.set()
@@ -135,6 +145,11 @@ def _begin_progress(total: int) -> None:
     if total and not _progress and os.environ.get("SHARDMERGE_DURATIONS"):
         _progress.append(Progress(total))
         _progress[0].start()
+
+
+def pytest_runtest_logstart(nodeid: str) -> None:
+    if _progress:
+        _progress[0].begun(nodeid)
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
