@@ -75,11 +75,13 @@ def _command_lines() -> str:
     return "\n".join(found)
 
 
-def _get(worker: Daemon, path: str, *options: str) -> str:
-    """Request a page of Spark at each port of the JVM. ``options``: for curl."""
+def _get(worker: Daemon, path: str, *options: str, at: str = "") -> str:
+    """Request a page of Spark at this address, else at each port of the JVM. ``options``: for curl."""
     answers: list[str] = []
     for host, port in _listening(psutil.Process(worker.jvm_pid())):
         assert _is_loopback(host)
+        if at and str(port) != at.rpartition(":")[2].strip("/"):
+            continue
         done = subprocess.run(
             ["curl", "-s", "-m", "20", *options, "-w", "\n%{http_code}", f"http://127.0.0.1:{port}{path}"],
             capture_output=True,
@@ -160,24 +162,25 @@ def test_what_is_reached_of_spark(
     cluster.wait_replicating("ports")
     found = {place for process in worker.session() for place in _listening(process)}
     assert [place for place in found if not _is_loopback(place[0]) and place[1] != own] == []
-    assert _told_page(worker).startswith("http://127.0.0.1:")
-    assert "shardmerge" in _get(worker, "/jobs/")
-    pages = ["/environment/", "/executors/", "/metrics/json/", "/stages/"]
-    pages += [f"/{kind}/?executorId=driver" for kind in ("executors/threadDump", "executors/heapHistogram")]
-    [application] = set(re.findall(r"local-\d+", _get(worker, "/metrics/json/")))
+    page = _told_page(worker)
+    assert page.startswith("http://127.0.0.1:")
+    assert "shardmerge" in _get(worker, "/jobs/", at=page)
+    paths = ["/environment/", "/executors/", "/metrics/json/", "/stages/"]
+    paths += [f"/{kind}/?executorId=driver" for kind in ("executors/threadDump", "executors/heapHistogram")]
+    [application] = set(re.findall(r"local-\d+", _get(worker, "/metrics/json/", at=page)))
     api = f"/api/v1/applications/{application}"
-    pages += [f"{api}/environment", f"{api}/executors/driver/threads", f"{api}/executors"]
-    for page in pages:
-        shown = _get(worker, page)
-        assert _SECRET not in shown, page
-        assert "threadState" not in shown, page
-        assert "java.lang.String" not in shown, page
-        assert "sparkProperties" not in shown, page
-        assert "/kill/" not in shown, page
+    paths += [f"{api}/environment", f"{api}/executors/driver/threads", f"{api}/executors"]
+    for path in paths:
+        shown = _get(worker, path, at=page)
+        assert _SECRET not in shown, path
+        assert "threadState" not in shown, path
+        assert "java.lang.String" not in shown, path
+        assert "sparkProperties" not in shown, path
+        assert "/kill/" not in shown, path
     lanes = worker.spark_task_pids()
     for number in range(8):
-        _get(worker, f"/jobs/job/kill/?id={number}", "--data", "")
-        _get(worker, f"/stages/stage/kill/?id={number}", "--data", "")
+        _get(worker, f"/jobs/job/kill/?id={number}", "--data", "", at=page)
+        _get(worker, f"/stages/stage/kill/?id={number}", "--data", "", at=page)
     with family.sources[0][1].connect() as link, link.cursor() as cursor:
         cursor.execute("DELETE FROM ports_01.order_01 LIMIT 5")
         link.commit()

@@ -37,8 +37,10 @@ class Rig:
     def temporary(self) -> Path:
         return self.folder / "tmp"
 
-    def begin(self, kind: str = "worker", spark_master: str = "local[4]", etcd: str = "", **more: int) -> Daemon:
-        """Start a daemon and return at once."""
+    def begin(
+        self, kind: str = "worker", spark_master: str = "local[4]", etcd: str = "", *, spark: bool = True, **more: int
+    ) -> Daemon:
+        """Start a daemon and return at once. ``spark``: a worker has a JVM."""
         settings: dict[str, object] = {"etcd": [etcd or self.etcd.endpoint], "log-format": "text"}
         if kind == "worker":
             settings |= {
@@ -47,7 +49,7 @@ class Rig:
             }
         settings |= {key.replace("_", "-"): value for key, value in more.items()}
         environment = {"TMPDIR": str(self.temporary), "PYTHONUNBUFFERED": "1", **self.hooks.environment}
-        made = Daemon(kind, f"{kind}-1", self.folder, settings, environment)  # pyright: ignore[reportArgumentType]
+        made = Daemon(kind, f"{kind}-1", self.folder, settings, environment, spark=spark)  # pyright: ignore[reportArgumentType]
         self.daemons.append(made)
         return made.start(wait=False)
 
@@ -144,7 +146,7 @@ def test_a_second_signal_ends_the_start_at_once(rig: Rig) -> None:
 def test_etcd_does_not_answer(rig: Rig, kind: str) -> None:
     os.kill(rig.etcd.pid, signal.SIGSTOP)
     try:
-        daemon = rig.begin(kind)
+        daemon = rig.begin(kind, spark=False)
         until(lambda: _says(daemon, b"listening"), "it listens")
         daemon.signal(signal.SIGTERM)
         until(lambda: not daemon.alive, f"it ends: {daemon.last_lines()}", _SOON_SECONDS)
@@ -156,7 +158,7 @@ def test_etcd_does_not_answer(rig: Rig, kind: str) -> None:
 
 @pytest.mark.parametrize("kind", ["worker", "master"])
 def test_etcd_is_away(rig: Rig, kind: str) -> None:
-    daemon = rig.begin(kind, etcd=f"127.0.0.1:{free_port()}")
+    daemon = rig.begin(kind, etcd=f"127.0.0.1:{free_port()}", spark=False)
     until(lambda: _says(daemon, b"listening"), "it listens")
     rig.end(daemon)
 
