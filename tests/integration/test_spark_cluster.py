@@ -30,7 +30,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.clusters]
 
 _RECOVERY_SECONDS = 5.0
 """A lost executor, with slots left on another one: from the kill until rows are applied again."""
-_REFUSED_SECONDS = 30.0
+_REFUSED_SECONDS = 75.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """The executors of a Spark cluster, as its driver knows them: how many slots they have, since when slots are missing.
 
-Spark waits for executors without an end. A worker waits for a short time only, and then reports what is missing.
+Spark waits for executors without an end. A worker waits for a limited time, and then reports what is missing.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ from shardmerge.worker.core.spark.standalone_master import Driver, describe_clus
 log = get_logger()
 
 WAIT_SECONDS = 20.0
-"""Time that a standalone cluster gets to start executors."""
+"""Time that a standalone cluster gets to start executors for a worker that runs."""
+_START_SECONDS = 60.0
+"""The same for a worker that starts: it would begin with a JVM again, while the executors of a busy machine start."""
 _CONTAINER_SECONDS = 120.0
 """The same for a cluster that starts a container for each executor: it waits for room, and copies files or an image."""
 _POLL_SECONDS = 0.25
@@ -68,10 +70,11 @@ class Executors:
     def wait(self) -> int:
         """Wait until executors with all slots have registered; returns the number of slots, which are from then on
         watched. Raises SPARK_NO_EXECUTOR, SPARK_SLOTS_MISSING, and Py4J errors when the JVM ends."""
-        log.info("waiting for executors", master=self._master, slots=self._promised, seconds=self._seconds)
-        count = wait_for_slots(self._count, self._promised, self._seconds)
+        seconds = max(_START_SECONDS, self._seconds)
+        log.info("waiting for executors", master=self._master, slots=self._promised, seconds=seconds)
+        count = wait_for_slots(self._count, self._promised, seconds)
         if count == 0 or count < (self._promised or 0):
-            raise self._missing(count, self._promised or 1)
+            raise self._missing(count, self._promised or 1, seconds)
         self._promised = count if self._promised is None else self._promised
         self._slots = Slots(count)
         threading.Thread(target=self._watch, name="spark-executors", daemon=True).start()
@@ -81,7 +84,7 @@ class Executors:
         """The error for tasks that need ``needed`` slots in total; None: these exist, or may soon."""
         slots = self._slots
         is_lacking = slots.is_lacking(needed, time.monotonic(), self._seconds)
-        return self._missing(slots.count, needed) if is_lacking else None
+        return self._missing(slots.count, needed, self._seconds) if is_lacking else None
 
     @property
     def slots(self) -> int:
@@ -121,10 +124,10 @@ class Executors:
         profile = self._java.resourceProfileManager().defaultResourceProfile()
         return int(self._java.maxNumConcurrentTasks(profile))
 
-    def _missing(self, count: int, needed: int) -> ShardmergeError:
+    def _missing(self, count: int, needed: int, seconds: float) -> ShardmergeError:
         cluster = describe_cluster(self._driver, self._master)
         if count == 0:
-            return errors.worker.SPARK_NO_EXECUTOR(master=self._master, seconds=f"{self._seconds:g}", cluster=cluster)
+            return errors.worker.SPARK_NO_EXECUTOR(master=self._master, seconds=f"{seconds:g}", cluster=cluster)
         return errors.worker.SPARK_SLOTS_MISSING(master=self._master, found=count, needed=needed, cluster=cluster)
 
 
