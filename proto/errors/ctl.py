@@ -190,6 +190,6 @@ TLS_INIT = _define(
     "tls-init",
     scope=Scope.CONFIG,
     level=Level.LOW,
-    message="tls init: {path}: {reason}",
+    message="tls: {path}: {reason}",
     workaround="{instruction}",
 )

@@ -137,7 +137,8 @@ def test_a_cluster_by_the_files_of_tls_init(tmp_path: Path) -> None:
     # The certificate of etcd is issued later by the same authority.
     assert _dmctl("tls", "init", "--dir", str(folder), "etcd-1").returncode == 0
     names = ("ca", "master-1", "worker-1", "dmctl", "etcd-1")
-    assert {path.name for path in folder.iterdir()} == {f"{name}.{kind}" for name in names for kind in ("pem", "key")}
+    files = {f"{name}.{kind}" for name in names for kind in ("pem", "key")}
+    assert {path.name for path in folder.iterdir()} == {*files, "ca.crl"}
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     assert {stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir()} == {0o600}
 
