@@ -11,7 +11,7 @@ from shardmerge.proto import errors, etcd_keys, secret
 from shardmerge.proto import state_pb2 as pb
 from shardmerge.proto.config.secrets.key_file import KeyFile
 from shardmerge.proto.config.secrets.sealed import in_plain
-from shardmerge.proto.config.secrets.stored_text import plain_text
+from shardmerge.proto.config.stored_text import plain_text
 from shardmerge.proto.errors import ShardmergeError
 from shardmerge.proto.etcd import Etcd, KeyAbsent, Put, Record
 

@@ -18,7 +18,7 @@ from shardmerge.master.store import Leadership, Store
 from shardmerge.proto import errors, etcd_keys, secret
 from shardmerge.proto import state_pb2 as pb
 from shardmerge.proto.config.secrets.sealed import sealed
-from shardmerge.proto.config.secrets.stored_text import OF_SOURCE, OF_TASK, sealed_text
+from shardmerge.proto.config.stored_text import OF_SOURCE, OF_TASK, sealed_text
 from shardmerge.proto.errors import ShardmergeError
 from shardmerge.proto.etcd import Condition
 from shardmerge.proto.log import get_logger

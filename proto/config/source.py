@@ -21,7 +21,7 @@ from shardmerge.proto.config.durations_and_sizes import Duration
 from shardmerge.proto.config.finding import ConfigFinding, error_of
 from shardmerge.proto.config.key import Key
 from shardmerge.proto.config.rules.filter_model import EventFilter
-from shardmerge.proto.config.secrets.stored_text import OF_SOURCE, stored_text
+from shardmerge.proto.config.stored_text import OF_SOURCE, stored_text
 from shardmerge.proto.errors import config
 from shardmerge.proto.name_rules import NAME_RULE, is_name
 

@@ -103,7 +103,7 @@ def _rekeyed(path: str) -> bool:
     # pydantic takes 0.2 s to import: only when it is needed.
     from shardmerge.proto.config.check import Kind, kind_of
     from shardmerge.proto.config.document.yaml_file import read
-    from shardmerge.proto.config.secrets.stored_text import encrypted_in_place
+    from shardmerge.proto.config.stored_text import encrypted_in_place
 
     text = read_text(path)
     document = read(text, path)

@@ -12,7 +12,7 @@ from shardmerge.proto import errors
 from shardmerge.proto import master_pb2 as pb
 from shardmerge.proto.config import position
 from shardmerge.proto.config.document.masking import masked
-from shardmerge.proto.config.secrets.stored_text import OF_SOURCE, OF_TASK, file_text, plain_text, sealed_text
+from shardmerge.proto.config.stored_text import OF_SOURCE, OF_TASK, file_text, plain_text, sealed_text
 from shardmerge.proto.config.task.task_file import parse_task
 from shardmerge.proto.errors import ShardmergeError
 

@@ -1,5 +1,5 @@
 """Secrets in configuration files.
 
-key_file finds the key, variables resolves references to environment variables, stored_text encrypts the secrets in a
-file's text, sealed those in its typed form.
+key_file finds the key, variables resolves references to environment variables, sealed encrypts the secrets in a file's
+typed form. Those in its text: ../stored_text.py.
 """

@@ -17,7 +17,7 @@ from shardmerge.proto.config.document.yaml_file import Document, read
 from shardmerge.proto.config.finding import ConfigFinding, error_of
 from shardmerge.proto.config.position import start_at, stop_at
 from shardmerge.proto.config.rules.rule_model import AUTO_INCREMENTS, EXTRACT_IN_KEY
-from shardmerge.proto.config.secrets.stored_text import OF_TASK, stored_text
+from shardmerge.proto.config.stored_text import OF_TASK, stored_text
 from shardmerge.proto.config.task.blocks import Mydumper, Syncer
 from shardmerge.proto.config.task.cross_checks import check_task
 from shardmerge.proto.config.task.instance import Instance, Meta

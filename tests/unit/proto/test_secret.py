@@ -16,8 +16,8 @@ from shardmerge.ctl.main import run
 from shardmerge.proto import config_pb2 as pb
 from shardmerge.proto import errors, secret
 from shardmerge.proto.config.check import check_text
-from shardmerge.proto.config.secrets.stored_text import plain_text
 from shardmerge.proto.config.source import parse_source_file
+from shardmerge.proto.config.stored_text import plain_text
 from shardmerge.proto.config.task.task_file import parse_task
 from shardmerge.proto.errors import ErrorSpec, ShardmergeError
 from shardmerge.proto.pem import pem_of

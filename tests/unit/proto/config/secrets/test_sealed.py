@@ -14,7 +14,7 @@ from shardmerge.proto import config_pb2, errors, etcd_keys, secret
 from shardmerge.proto import state_pb2 as pb
 from shardmerge.proto.config.daemon.daemon_file import parse_master, shown
 from shardmerge.proto.config.secrets.sealed import in_plain, same_meaning, sealed
-from shardmerge.proto.config.secrets.stored_text import OF_TASK, plain_text, sealed_text
+from shardmerge.proto.config.stored_text import OF_TASK, plain_text, sealed_text
 from shardmerge.proto.errors import ShardmergeError
 from shardmerge.proto.etcd import Record, Snapshot
 
