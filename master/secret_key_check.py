@@ -9,9 +9,10 @@ from shardmerge.master.state import State, parse
 from shardmerge.proto import config_pb2 as config
 from shardmerge.proto import errors, etcd_keys, secret
 from shardmerge.proto import state_pb2 as pb
+from shardmerge.proto.config.finding import KeyPath
 from shardmerge.proto.config.secrets.key_file import KeyFile
 from shardmerge.proto.config.secrets.sealed import in_plain
-from shardmerge.proto.config.stored_text import plain_text
+from shardmerge.proto.config.stored_text import OF_SOURCE, OF_TASK, plain_text
 from shardmerge.proto.errors import ShardmergeError
 from shardmerge.proto.etcd import Etcd, KeyAbsent, Put, Record
 
@@ -61,18 +62,20 @@ class KeyCheck:
         return record
 
 
-def encrypted(state: State) -> Iterator[config.SourceConfig | config.SubTaskConfig | str]:
-    """The configurations and files in ``state`` that hold encrypted secrets. Pure."""
+def encrypted(state: State) -> Iterator[config.SourceConfig | config.SubTaskConfig | tuple[str, KeyPath]]:
+    """The configurations in ``state`` that hold encrypted secrets, and such files with the path of the database in
+    them. Pure."""
     for entry in (*state.sources.values(), *state.subtasks.values()):
-        if secret.PREFIX in str(entry.value.config):
+        if secret.holds_encrypted(str(entry.value.config)):
             yield entry.value.config
-    for text in (entry.value.yaml for entry in (*state.sources.values(), *state.tasks.values())):
-        if secret.PREFIX in text:
-            yield text
+    for entries, path in ((state.sources, OF_SOURCE), (state.tasks, OF_TASK)):
+        for entry in entries.values():
+            if secret.holds_encrypted(entry.value.yaml):
+                yield entry.value.yaml, path
 
 
-def readable(found: Iterable[config.SourceConfig | config.SubTaskConfig | str]) -> bool:
-    """Whether this process's key decrypts all of them."""
+def readable(found: Iterable[config.SourceConfig | config.SubTaskConfig | tuple[str, KeyPath]]) -> bool:
+    """Whether this process's key made all of them."""
     for one in found:
         try:
             match one:
@@ -80,10 +83,11 @@ def readable(found: Iterable[config.SourceConfig | config.SubTaskConfig | str]) 
                     in_plain(one)
                 case config.SubTaskConfig():
                     in_plain(one)
-                case str():
-                    plain_text(one, "")
+                case text, path:
+                    plain_text(text, path, "")
         except ShardmergeError as error:
             if error.spec in (errors.config.SECRET_UNREADABLE, errors.config.SECRET_KEY_MISSING):
                 return False
-            raise
+            if error.spec is not errors.config.SECRET_OF_ANOTHER_SERVER:
+                raise
     return True

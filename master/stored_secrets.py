@@ -1,12 +1,12 @@
-"""Once per leadership, encrypt stored secrets that are in plain text or under an older key with this cluster's key.
+"""Once per leadership, encrypt and bind stored secrets that are in plain text, bound to no server, or under an older
+key.
 
-An earlier version stored passwords in plain text. Each record is changed in its own transaction, on condition that its
-revision is unchanged. Workers compare the decrypted secrets, so that no task restarts.
+Earlier versions stored them in the first two forms. Each record is changed in its own transaction, on condition that
+its revision is unchanged. Workers compare the decrypted secrets, so that no task restarts.
 """
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -23,8 +23,6 @@ from shardmerge.proto.errors import ShardmergeError
 from shardmerge.proto.etcd import Condition
 from shardmerge.proto.log import get_logger
 
-_WITHOUT_KEY = re.compile(r"^secret-key-path: ''$", re.MULTILINE)
-"""This line is in the settings of a daemon of an earlier version, which has no default key."""
 _LOG_SECONDS = 60.0
 
 
@@ -53,9 +51,10 @@ def to_seal(state: State) -> Iterator[Sealed]:
         yield from _changed(etcd_keys.subtask(*pair), subtask.revision, subtask.value, changed)
 
 
-def without_key(state: State) -> tuple[str, ...]:
-    """Live workers of an earlier version without a key: they cannot read encrypted secrets. Pure."""
-    return tuple(sorted(name for name, entry in state.workers.items() if _WITHOUT_KEY.search(entry.value.settings)))
+def earlier_version(state: State) -> tuple[str, ...]:
+    """Live workers and masters of an earlier version: they cannot read secrets that are bound to a server. Pure."""
+    members = (*state.workers.items(), *state.masters.items())
+    return tuple(sorted(name for name, entry in members if secret.READS_BOUND not in entry.value.settings))
 
 
 class Sealing:
@@ -74,9 +73,9 @@ class Sealing:
         if not ids or now == self._done:
             return
         with self._store.deciding() as state:
-            waiting = without_key(state)
+            waiting = earlier_version(state)
             if waiting:
-                self._log_workers_without_key(waiting)
+                self._log_earlier_version(waiting)
                 return
             whole = True
             for one in to_seal(state):
@@ -92,11 +91,12 @@ class Sealing:
                 self._store.note_key(ids)
                 self._done = now
 
-    def _log_workers_without_key(self, workers: tuple[str, ...]) -> None:
+    def _log_earlier_version(self, members: tuple[str, ...]) -> None:
         if time.monotonic() - self._last_logged >= _LOG_SECONDS:
             self._last_logged = time.monotonic()
             get_logger().warning(
-                "passwords in etcd stay as they are until these workers have a key", workers=", ".join(workers)
+                "passwords in etcd stay as they are until these workers and masters are upgraded",
+                members=", ".join(members),
             )
 
 

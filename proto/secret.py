@@ -1,9 +1,12 @@
-"""Encrypts and decrypts stored passwords: AES-256-GCM under a key file (NIST SP 800-38D), as text
-``enc:v1:<base64url>``.
+"""Encrypts and decrypts stored passwords: AES-256-GCM under a key file (NIST SP 800-38D).
 
-The text holds the nonce (12 bytes), the ciphertext and the tag (16 bytes); the prefix is authenticated too. The nonce
-is an HMAC of the plain text (as in SIV modes, RFC 5297), so that one password under one key always gives one text: two
-equal files are stored as equal texts, and a nonce is used again only for the same text.
+What is stored is bound: ``enc:v2:<base64url>`` opens only with the same :class:`Binding`. A copy of it in the record of
+another server is useless. It holds the mark of its key (8 bytes), the nonce (12 bytes), the ciphertext and the tag (16
+bytes). ``enc:v1:<base64url>``, without a mark, is bound to nothing: `dmctl encrypt` makes it, which does not know the
+server, and an earlier version stored it.
+
+The nonce is an HMAC of the plain text and the binding (as in SIV modes, RFC 5297), so that one password under one key
+always gives one text: two equal files are stored as equal texts, and a nonce is used again only for the same text.
 
 The output of DM's own `dmctl encrypt` is read too, with DM's key file: base64 of 16 random bytes, ``@`` and the text by
 AES-256-CFB (tiflow, dm/pkg/encrypt). It has no tag, so that a wrong key gives other characters.
@@ -20,6 +23,7 @@ import hashlib
 import hmac
 import os
 import secrets
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,7 +33,11 @@ from shardmerge.proto.files.durable_file import private_descriptor, private_fold
 from shardmerge.proto.files.file_stamp import Stamp, stamp_of
 
 PREFIX = "enc:v1:"
+BOUND_PREFIX = "enc:v2:"
+READS_BOUND = "# reads secrets that are bound to a server\n"
+"""This line is in the settings that a daemon publishes; those of an earlier version do not have it."""
 _FAMILY = "enc:"
+_MARK_BYTES = 8
 _NONCE_BYTES = 12
 _TAG_BYTES = 16
 _KEY_BYTES = 32
@@ -44,6 +52,24 @@ class Unreadable(Exception):
     def __init__(self, spec: ErrorSpec, reason: str) -> None:
         super().__init__(reason)
         self.spec = spec
+
+
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """What a stored text is, and what it belongs to."""
+
+    what: str
+    parts: tuple[str, ...]
+
+    @property
+    def data(self) -> bytes:
+        """An encoding that no other binding has: the length is before each part."""
+        parts = [part.encode() for part in (BOUND_PREFIX, self.what, *self.parts)]
+        return b"".join(len(part).to_bytes(4, "big") + part for part in parts)
+
+
+Bound = Callable[[], Binding]
+"""The binding of a text, which is not needed for every text. Raises :class:`Unreadable`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +90,38 @@ class SecretKey:
         """By identifier, the keys that prove calls (proto/rpc/caller_proof.py). They reveal nothing of the keys."""
         return {_derived(key, "id").hex(): _derived(key, "call") for key in (self.key, *self.older)}
 
+    def seal(self, plain: str, binding: Binding) -> str:
+        """The encrypted text of ``plain``, which only ``binding`` opens."""
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+        data, bound = plain.encode(), binding.data
+        whole = len(bound).to_bytes(8, "big") + bound + data
+        nonce = hmac.digest(_derived(self.key, "bound nonce"), whole, hashlib.sha256)[:_NONCE_BYTES]
+        sealed = AESGCM(_derived(self.key, "bound seal")).encrypt(nonce, data, bound)
+        return BOUND_PREFIX + base64.urlsafe_b64encode(_mark(self.key) + nonce + sealed).decode()
+
+    def open(self, text: str, binding: Binding) -> str:
+        """The plain text of what :meth:`seal` made. Raises :class:`Unreadable`."""
+        from cryptography.exceptions import InvalidTag
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+        content = _content(text)
+        mark, sealed = content[:_MARK_BYTES], content[_MARK_BYTES:]
+        for key in (self.key, *self.older):
+            if _mark(key) != mark:
+                continue
+            try:
+                opened = AESGCM(_derived(key, "bound seal")).decrypt(
+                    sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:], binding.data
+                )
+            except InvalidTag:
+                reason = "cannot be decrypted: it was stored for another account, address or TLS setting"
+                raise Unreadable(config.SECRET_OF_ANOTHER_SERVER, reason) from None
+            return opened.decode()
+        raise self._not_mine()
+
     def encrypt(self, plain: str) -> str:
-        """The encrypted text of ``plain``."""
+        """The encrypted text of ``plain``, bound to nothing."""
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # 0.1 s of every start otherwise
 
         data = plain.encode()
@@ -74,7 +130,7 @@ class SecretKey:
         return PREFIX + base64.urlsafe_b64encode(nonce + sealed).decode()
 
     def decrypt(self, text: str) -> str:
-        """The plain text. Raises :class:`Unreadable`."""
+        """The plain text of what :meth:`encrypt` made. Raises :class:`Unreadable`."""
         from cryptography.exceptions import InvalidTag
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
@@ -87,9 +143,11 @@ class SecretKey:
             except InvalidTag:
                 continue
             return opened.decode()
+        raise self._not_mine()
+
+    def _not_mine(self) -> Unreadable:
         who = f"no key in {self.path} made it" if self.older else f"the key in {self.path} did not make it"
-        reason = f"cannot be decrypted: {who}, or it was changed"
-        raise Unreadable(config.SECRET_UNREADABLE, reason)
+        return Unreadable(config.SECRET_UNREADABLE, f"cannot be decrypted: {who}, or it was changed")
 
     def decrypt_dm(self, content: bytes) -> str:
         """The plain text of an output of DM. Raises :class:`Unreadable` when no key gives text that can be printed."""
@@ -125,9 +183,19 @@ def _derived(key: bytes, use: str) -> bytes:
     return hmac.digest(key, f"shardmerge {PREFIX}{use}".encode(), hashlib.sha256)
 
 
+def _mark(key: bytes) -> bytes:
+    """The beginning of a key's identifier."""
+    return _derived(key, "id")[:_MARK_BYTES]
+
+
 def is_encrypted(text: str) -> bool:
     """Whether the text is marked as encrypted, by this or a later version."""
     return text.startswith(_FAMILY)
+
+
+def holds_encrypted(text: str) -> bool:
+    """Whether an encrypted text is somewhere in ``text``."""
+    return PREFIX in text or BOUND_PREFIX in text
 
 
 def dm_content(text: str) -> bytes | None:
@@ -252,36 +320,43 @@ def call_keys() -> dict[str, bytes]:
     return {} if key is None else key.call_keys
 
 
-def to_stored(text: str) -> str:
+def to_stored(text: str, bound: Bound) -> str:
     """``text`` as it is stored: encrypted when this process has a key. Raises :class:`Unreadable`."""
     key = _current()
-    return key.encrypt(_plain(text)) if key is not None and text else text
+    return key.seal(read_secret(text, bound), bound()) if key is not None and text else text
 
 
-def to_plain(text: str, where: str) -> str:
+def to_unbound(text: str, bound: Bound) -> str:
+    """``text`` for a file of the user, whose server may still change. Raises :class:`Unreadable`."""
+    key = _current()
+    return key.encrypt(read_secret(text, bound)) if key is not None and text else text
+
+
+def to_plain(text: str, where: str, bound: Bound) -> str:
     """The plain text of ``text``, which may be plain already; ``where`` names the value in errors.
 
-    Raises ``config.SECRET_KEY_MISSING`` and ``config.SECRET_UNREADABLE``.
+    Raises ``config.SECRET_KEY_MISSING``, ``SECRET_UNREADABLE`` and ``SECRET_OF_ANOTHER_SERVER``.
     """
     try:
-        return _plain(text)
+        return read_secret(text, bound)
     except Unreadable as error:
         raise error.spec(finding=f"{where}: {error}", more="") from None
 
 
-def problem(text: str, *, form_only: bool) -> Unreadable | None:
+def problem(text: str, bound: Bound, *, form_only: bool) -> Unreadable | None:
     """Why an encrypted text cannot be read by this process; ``form_only``: without a key check only its form."""
     try:
         if is_encrypted(text) and form_only and not has_key():
             _content(text)
         else:
-            _plain(text)
+            read_secret(text, bound)
     except Unreadable as error:
         return error
     return None
 
 
-def _plain(text: str) -> str:
+def read_secret(text: str, bound: Bound) -> str:
+    """The plain text of ``text``, which may be plain already. Raises :class:`Unreadable`."""
     key = _current()
     if not is_encrypted(text):
         content = None if key is None else dm_content(text)
@@ -290,7 +365,7 @@ def _plain(text: str) -> str:
     if key is None:
         without = f"no key: there is none in {_Process.path}" if _Process.path else "no secret-key-path"
         raise Unreadable(config.SECRET_KEY_MISSING, f"is encrypted, and this process has {without}")
-    return key.decrypt(text)
+    return key.open(text, bound()) if text.startswith(BOUND_PREFIX) else key.decrypt(text)
 
 
 def has_key() -> bool:
@@ -299,12 +374,14 @@ def has_key() -> bool:
 
 
 def _content(text: str) -> bytes:
-    if not text.startswith(PREFIX):
-        raise Unreadable(config.SECRET_UNREADABLE, f"cannot be decrypted: it is of another version than {PREFIX}")
+    prefix = next((one for one in (PREFIX, BOUND_PREFIX) if text.startswith(one)), None)
+    if prefix is None:
+        reason = f"cannot be decrypted: it is of another version than {PREFIX} and {BOUND_PREFIX}"
+        raise Unreadable(config.SECRET_UNREADABLE, reason)
     try:
-        content = base64.b64decode(text.removeprefix(PREFIX), altchars=b"-_", validate=True)
+        content = base64.b64decode(text.removeprefix(prefix), altchars=b"-_", validate=True)
     except (binascii.Error, ValueError):
         content = b""
-    if len(content) < _NONCE_BYTES + _TAG_BYTES:
+    if len(content) < _NONCE_BYTES + _TAG_BYTES + (_MARK_BYTES if prefix == BOUND_PREFIX else 0):
         raise Unreadable(config.SECRET_UNREADABLE, "cannot be decrypted: it is incomplete")
     return content

@@ -15,11 +15,12 @@ from shardmerge.proto.config.document.yaml_file import Document
 from shardmerge.proto.config.finding import ConfigFinding, KeyPath, dotted
 from shardmerge.proto.config.key import Key
 from shardmerge.proto.config.rules.reserved_names import PINNED_VARIABLES
+from shardmerge.proto.config.secrets.endpoint_secrets import PASSWORD, bound_to, sealed
 from shardmerge.proto.config.secrets.variables import is_allowed, prefixes, resolve, variable_name
-from shardmerge.proto.config.security import CONTENTS, Security, check_security, security_notes
+from shardmerge.proto.config.security import CONTENTS, Security, check_security, of_key, security_notes
 from shardmerge.proto.errors import config
 from shardmerge.proto.networks import of_process
-from shardmerge.proto.secret import dm_content, has_key, is_encrypted, problem, to_stored
+from shardmerge.proto.secret import Bound, dm_content, has_key, is_encrypted, problem
 
 
 class PasswordForm(enum.Enum):
@@ -63,15 +64,16 @@ class Database(FileModel):
     def to_proto(self, environ: Mapping[str, str] | None) -> pb.Endpoint:
         """The endpoint as it is stored: a reference in ``password`` resolved from ``environ`` (None: left as it is),
         and encrypted when this process has a key."""
-        return pb.Endpoint(
+        endpoint = pb.Endpoint(
             host=self.host,
             port=self.port,
             user=self.user,
-            password=self.password if environ is None else to_stored(resolve(self.password, environ)),
+            password=self.password if environ is None else resolve(self.password, environ),
             session=self.session,
-            tls=None if self.security is None else self.security.to_proto(stored=environ is not None),
+            tls=None if self.security is None else self.security.to_proto(),
             allow_public_key_retrieval=self.security is not None and self.security.allow_public_key_retrieval,
         )
+        return endpoint if environ is None else sealed(endpoint)
 
 
 def check_database(
@@ -79,12 +81,13 @@ def check_database(
 ) -> list[ConfigFinding]:
     """Findings that need more than the model: TLS keys, encrypted secrets, references to variables."""
     findings: list[ConfigFinding] = []
+    endpoint = database.to_proto(None)
     if database.security is not None:
         findings += check_security(document, (*path, "security"), database.security)
         for key in CONTENTS:
             value = str(getattr(database.security, key.replace("-", "_")))
-            findings += _secret(document, (*path, "security", key), value, environ)
-    findings += _secret(document, (*path, "password"), database.password, environ)
+            findings += _secret(document, (*path, "security", key), value, bound_to(endpoint, of_key(key)), environ)
+    findings += _secret(document, (*path, "password"), database.password, bound_to(endpoint, PASSWORD), environ)
     if environ is None:
         return findings
     return [
@@ -112,10 +115,12 @@ def _host(document: Document, path: KeyPath, database: Database) -> Iterator[Con
         yield document.finding((*path, "host"), message, spec=config.HOST_NOT_ALLOWED)
 
 
-def _secret(document: Document, path: KeyPath, text: str, environ: Mapping[str, str] | None) -> list[ConfigFinding]:
+def _secret(
+    document: Document, path: KeyPath, text: str, bound: Bound, environ: Mapping[str, str] | None
+) -> list[ConfigFinding]:
     """Check that an encrypted password can be read with this process's key; without ``environ`` and key: its form."""
     value = text if environ is None else resolve(text, environ)
-    found = problem(value, form_only=environ is None)
+    found = problem(value, bound, form_only=environ is None)
     return [] if found is None else [document.finding(path, str(found), spec=found.spec)]
 
 

@@ -16,7 +16,7 @@ from shardmerge.proto.config.document.yaml_file import Document
 from shardmerge.proto.config.finding import ConfigFinding, KeyPath, dotted
 from shardmerge.proto.config.key import Key
 from shardmerge.proto.pem import PEM, pem_of
-from shardmerge.proto.secret import is_encrypted, to_stored
+from shardmerge.proto.secret import is_encrypted
 
 _PARTS = ("ca", "cert", "key")
 CONTENTS = tuple(f"ssl-{part}-{form}" for part in _PARTS for form in ("bytes", "base64"))
@@ -92,18 +92,23 @@ class Security(FileModel):
     def is_set(self, part: str) -> bool:
         return bool(self.content(part) or getattr(self, f"ssl_{part}"))
 
-    def to_proto(self, *, stored: bool) -> pb.Tls:
-        """``stored``: encrypt the content if this process has a key."""
+    def to_proto(self) -> pb.Tls:
+        """With the contents as they are in the file."""
         ca, cert, key = (self.content(part) for part in _PARTS)
         return pb.Tls(
             ca="" if ca else self.ssl_ca,
             cert="" if cert else self.ssl_cert,
             key="" if key else self.ssl_key,
             allowed_cn=self.cert_allowed_cn,
-            ca_content=to_stored(ca) if stored else ca,
-            cert_content=to_stored(cert) if stored else cert,
-            key_content=to_stored(key) if stored else key,
+            ca_content=ca,
+            cert_content=cert,
+            key_content=key,
         )
+
+
+def of_key(key: str) -> str:
+    """What a secret's key in a file holds: "password", "ssl-ca", "ssl-cert" or "ssl-key"."""
+    return key.removesuffix("-bytes").removesuffix("-base64")
 
 
 def check_security(document: Document, path: KeyPath, security: Security) -> list[ConfigFinding]:

@@ -173,6 +173,15 @@ SECRET_UNREADABLE = _define(
     workaround="Copy the masters' key file to the path in this message, or set secret-key-path to it (dmctl, masters "
     "and workers need the same key), or encrypt the value again with `dmctl encrypt`.",
 )
+SECRET_OF_ANOTHER_SERVER = _define(
+    10050,
+    "secret-of-another-server",
+    scope=Scope.CONFIG,
+    message="{finding}{more}",
+    workaround="Write the value into the file again, as plain text or as the output of `dmctl encrypt`, and repeat the "
+    "command; for a stored one `dmctl operate-source update FILE` or `dmctl update-task FILE`. If no operator has "
+    "changed the account, the address or the TLS keys, another program has written to etcd: see who has access to it.",
+)
 SECRET_KEY_MISSING = _define(
     10016,
     "secret-key-missing",

@@ -74,6 +74,7 @@ _TOKENS = (
         "${",
         "enc:v1:",
         "enc:v1:AAAA",
+        "enc:v2:AAAA",
         "enc:v2:x",
         "~(a+)+$",
         "~(",

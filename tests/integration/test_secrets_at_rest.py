@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from shardmerge.proto import errors, etcd_keys, secret
+from shardmerge.proto import config_pb2, errors, etcd_keys, secret
 from shardmerge.proto import state_pb2 as state
 from shardmerge.proto.config.secrets.sealed import in_plain
 from shardmerge.proto.errors import ErrorSpec
@@ -126,8 +126,9 @@ def test_without_any_setting(servers: tuple[MariaDB, MariaDB], tmp_path: Path) -
     assert not socket.exists()
 
 
+@pytest.mark.parametrize("form", ["plain", "unbound"])
 def test_what_an_earlier_version_stored_is_encrypted_and_nothing_begins_anew(
-    servers: tuple[MariaDB, MariaDB], tmp_path: Path
+    servers: tuple[MariaDB, MariaDB], tmp_path: Path, form: str
 ) -> None:
     source, target = servers
     with Cluster(tmp_path / "cluster", workers=1, master_settings={"worker-ttl": 300}) as cluster:
@@ -138,23 +139,32 @@ def test_what_an_earlier_version_stored_is_encrypted_and_nothing_begins_anew(
         cluster.start_task(task(target))
         [before] = cluster.wait_replicating("rest").values()
         master.terminate()
-        secret.use(str(tmp_path / "cluster" / "state" / "shardmerge" / "secret.key"))
+        place = str(tmp_path / "cluster" / "state" / "shardmerge" / "secret.key")
+        secret.use(place)
+        key = secret.load_key(place)
+        of_source, of_target = (key.encrypt(one) if form == "unbound" else one for one in (OF_SOURCE, OF_TARGET))
+        assert not holding(cluster.etcd, "enc:v1:")
         try:
-            _as_before(cluster.etcd, file, task(target))
+            _as_before(
+                cluster.etcd,
+                file.replace(OF_SOURCE, of_source),
+                task(target).replace(OF_TARGET, of_target),
+                {OF_SOURCE: of_source, OF_TARGET: of_target},
+            )
         finally:
             secret.use("")
-        assert len(holding(cluster.etcd, OF_SOURCE)) == 1
-        assert sorted(holding(cluster.etcd, OF_TARGET)) == [
+        assert len(holding(cluster.etcd, of_source)) == 1
+        assert sorted(holding(cluster.etcd, of_target)) == [
             etcd_keys.subtask("rest", "mysql-01"),
             etcd_keys.task("rest"),
         ]
         source.execute("INSERT INTO rest.t VALUES (2)")
-        until(lambda: target.query("SELECT COUNT(*) FROM rest.t") == [(2,)], "the task goes on by plain text")
+        until(lambda: target.query("SELECT COUNT(*) FROM rest.t") == [(2,)], "the task goes on by it")
 
         master.start()
         until(
-            lambda: not holding(cluster.etcd, OF_SOURCE) + holding(cluster.etcd, OF_TARGET),
-            "the leader has encrypted what was stored",
+            lambda: not holding(cluster.etcd, of_source) + holding(cluster.etcd, of_target),
+            "the leader has encrypted and bound what was stored",
         )
         source.execute("INSERT INTO rest.t VALUES (3)")
         until(lambda: target.query("SELECT COUNT(*) FROM rest.t") == [(3,)], "the task goes on")
@@ -165,8 +175,8 @@ def test_what_an_earlier_version_stored_is_encrypted_and_nothing_begins_anew(
         assert "source released" not in worker.log.read_text()
 
 
-def _as_before(etcd: Etcd, source_file: str, task_file: str) -> None:
-    """Write the records in the form of a version without a key."""
+def _as_before(etcd: Etcd, source_file: str, task_file: str, passwords: dict[str, str]) -> None:
+    """Write the records in the form of a version without a key, or with secrets that are bound to no server."""
     with etcd.client() as client:
         for record in client.get_prefix(etcd_keys.PREFIX).records:
             if record.key == etcd_keys.SECRET_KEY:
@@ -174,6 +184,8 @@ def _as_before(etcd: Etcd, source_file: str, task_file: str) -> None:
             elif record.key.startswith(etcd_keys.SOURCES):
                 source = etcd_keys.decode(state.SourceRecord, record.value, record.key)
                 source.config.CopyFrom(in_plain(source.config))
+                endpoint: config_pb2.Endpoint = getattr(source.config, "from")
+                endpoint.password = passwords[endpoint.password]
                 source.yaml = source_file
                 client.put(record.key, etcd_keys.encode(source))
             elif record.key.startswith(etcd_keys.TASKS):
@@ -183,6 +195,7 @@ def _as_before(etcd: Etcd, source_file: str, task_file: str) -> None:
             elif record.key.startswith(etcd_keys.SUBTASKS):
                 subtask = etcd_keys.decode(state.SubTaskRecord, record.value, record.key)
                 subtask.config.CopyFrom(in_plain(subtask.config))
+                subtask.config.target.password = passwords[subtask.config.target.password]
                 client.put(record.key, etcd_keys.encode(subtask))
 
 

@@ -72,7 +72,7 @@ def test_a_running_task_and_a_dead_worker(world: World, tmp_path: Path) -> None:
     assert time.monotonic() - began < 15
     bundle = Bundle(path)
     keys = (cluster.directory / "state" / "shardmerge" / "secret.key").read_text().split()
-    assert bundle.found((*_SECRETS, *keys, "enc:v1:")) == []
+    assert bundle.found((*_SECRETS, *keys, "enc:v1:", "enc:v2:")) == []
     until(lambda: len(bundle.files) == answer.json["files"], "the number of files is printed", 1)
 
     _cluster(bundle, world)

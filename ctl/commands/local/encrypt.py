@@ -103,14 +103,15 @@ def _rekeyed(path: str) -> bool:
     # pydantic takes 0.2 s to import: only when it is needed.
     from shardmerge.proto.config.check import Kind, kind_of
     from shardmerge.proto.config.document.yaml_file import read
-    from shardmerge.proto.config.stored_text import encrypted_in_place
+    from shardmerge.proto.config.stored_text import OF_SOURCE, OF_TASK, encrypted_in_place
+    from shardmerge.proto.secret import to_unbound
 
     text = read_text(path)
     document = read(text, path)
     kind = kind_of(document)
     if kind not in (Kind.TASK, Kind.SOURCE):
         raise click.UsageError(f"{path} is no task or source file")
-    stored = encrypted_in_place(document, text, ("target-database",) if kind is Kind.TASK else ("from",))
+    stored = encrypted_in_place(document, text, OF_TASK if kind is Kind.TASK else OF_SOURCE, to_unbound)
     if stored == text:
         return False
     try:

@@ -12,6 +12,7 @@ from shardmerge.proto import errors
 from shardmerge.proto import master_pb2 as pb
 from shardmerge.proto.config import position
 from shardmerge.proto.config.document.masking import masked
+from shardmerge.proto.config.finding import KeyPath
 from shardmerge.proto.config.stored_text import OF_SOURCE, OF_TASK, file_text, plain_text, sealed_text
 from shardmerge.proto.config.task.task_file import parse_task
 from shardmerge.proto.errors import ShardmergeError
@@ -40,7 +41,8 @@ def stored(request: pb.GetConfigRequest, state: State) -> pb.GetConfigResponse:
     """The configurations that ``request`` names, or all of its kind.
 
     Raises BAD_REQUEST, TASK_UNKNOWN, SOURCE_UNKNOWN, MASTER_UNKNOWN, WORKER_UNKNOWN, SECRET_UNREADABLE,
-    SECRET_KEY_MISSING, and CONFIG_NOT_KEPT for a record by a version that did not keep the file.
+    SECRET_OF_ANOTHER_SERVER, SECRET_KEY_MISSING, and CONFIG_NOT_KEPT for a record by a version that did not keep the
+    file.
     """
     texts, unknown = _of_kind(request.kind, state)
     for name in request.names:
@@ -58,19 +60,23 @@ def _one(name: str, texts: Mapping[str, str], request: pb.GetConfigRequest, stat
         raise errors.master.CONFIG_NOT_KEPT(kind=_Kind.Kind.Name(request.kind).removeprefix("KIND_").lower(), name=name)
     if request.kind not in _OF_FILES:
         return pb.StoredConfig(name=name, cfg=text)
-    file = file_text(text, name)
-    found = pb.StoredConfig(name=name, cfg=plain_text(text, name) if request.with_secrets else masked(file))
+    path = _path(request.kind)
+    file = file_text(text, path, name)
+    found = pb.StoredConfig(name=name, cfg=plain_text(text, path, name) if request.with_secrets else masked(file))
     if name in request.compared:
-        found.same = _same(text, request.compared[name], request.kind, name)
+        found.same = _same(text, request.compared[name], path, name)
     if request.kind == _Kind.KIND_TASK:
         found.subtasks.extend(_subtasks(name, file, state))
     return found
 
 
-def _same(stored: str, sent: str, kind: pb.GetConfigRequest.Kind, name: str) -> bool:
+def _path(kind: pb.GetConfigRequest.Kind) -> KeyPath:
+    return OF_TASK if kind == _Kind.KIND_TASK else OF_SOURCE
+
+
+def _same(stored: str, sent: str, path: KeyPath, name: str) -> bool:
     """Whether a file equals the stored one, in whatever form either holds its secrets."""
-    other = sealed_text(sent, OF_TASK if kind == _Kind.KIND_TASK else OF_SOURCE)
-    return plain_text(stored, name) == plain_text(other, name)
+    return plain_text(stored, path, name) == plain_text(sealed_text(sent, path), path, name)
 
 
 def _of_kind(kind: pb.GetConfigRequest.Kind, state: State) -> tuple[dict[str, str], Callable[[str], ShardmergeError]]:

@@ -22,6 +22,7 @@ from shardmerge.proto.config.document.yaml_file import Document, Place, Tree, co
 from shardmerge.proto.config.finding import ConfigFinding, error_of
 from shardmerge.proto.config.secrets.key_file import key_file
 from shardmerge.proto.errors import config, worker
+from shardmerge.proto.secret import READS_BOUND
 
 F = TypeVar("F", bound=DaemonFile)
 
@@ -85,7 +86,7 @@ def shown(file: MasterFile | WorkerFile) -> str:
     settings["secret-key-path"] = key_file(file.secret_key_path, os.environ).path
     if isinstance(file, WorkerFile):
         settings["spark"] = {"master": defaults.SPARK_MASTER, **file.spark}
-    return without_secrets(settings)
+    return without_secrets(settings) + READS_BOUND
 
 
 def _with_flags(document: Document, kind: type[DaemonFile], flags: Mapping[str, str]) -> Document:

@@ -33,14 +33,17 @@ def masked(text: str) -> str:
     Unchanged are an empty password, and one that only names an environment variable. An anchor at a password is masked
     wherever it is used. Comments are not searched.
     """
-    return _replaced(text, [(node, MASK) for node in _secrets(text)])
+    return _replaced(text, [(node, MASK) for _, node in _secrets(text)])
 
 
-def replaced_secrets(text: str, change: Callable[[str], str]) -> str:
-    """A valid task or source file with another text instead of each encrypted secret; everything else unchanged."""
+def replaced_secrets(text: str, change: Callable[[str, str], str]) -> str:
+    """A valid task or source file with ``change(key, secret)`` instead of each encrypted secret; everything else
+    unchanged."""
     from shardmerge.proto.secret import is_encrypted  # importing cryptography takes 0.1 s: only when needed
 
-    return _replaced(text, [(node, change(node.value)) for node in _secrets(text) if is_encrypted(node.value)])
+    return _replaced(
+        text, [(node, change(key, node.value)) for key, node in _secrets(text) if is_encrypted(node.value)]
+    )
 
 
 def _replaced(text: str, secrets: Iterable[tuple[ScalarNode, str]]) -> str:
@@ -73,16 +76,17 @@ def holds_secrets(text: str) -> bool:
     """Whether a valid file has a password in plain text: neither encrypted nor a reference."""
     from shardmerge.proto.secret import is_encrypted  # importing cryptography takes 0.1 s: only when needed
 
-    return any(not is_encrypted(node.value) for node in _secrets(text))
+    return any(not is_encrypted(node.value) for _, node in _secrets(text))
 
 
-def _secrets(text: str) -> tuple[ScalarNode, ...]:
+def _secrets(text: str) -> tuple[tuple[str, ScalarNode], ...]:
+    """Each secret with its key."""
     root = YAML(typ="safe", pure=True).compose(text)
-    found = {id(node): node for node in _secret_nodes(root, set())} if root is not None else {}
-    return tuple(node for node in found.values() if node.value and not _REFERENCE.fullmatch(node.value))
+    found = {id(node): (key, node) for key, node in _secret_nodes(root, set())} if root is not None else {}
+    return tuple((key, node) for key, node in found.values() if node.value and not _REFERENCE.fullmatch(node.value))
 
 
-def _secret_nodes(node: Node, seen: set[int]) -> Iterator[ScalarNode]:
+def _secret_nodes(node: Node, seen: set[int]) -> Iterator[tuple[str, ScalarNode]]:
     if id(node) in seen:
         return
     seen.add(id(node))
@@ -94,7 +98,7 @@ def _secret_nodes(node: Node, seen: set[int]) -> Iterator[ScalarNode]:
             if isinstance(key, ScalarNode) and key.value in _SECRET_KEYS:
                 # DM writes bytes as a list of numbers.
                 listed: list[Node] = value.value if isinstance(value, SequenceNode) else [value]
-                yield from (item for item in listed if isinstance(item, ScalarNode))
+                yield from ((str(key.value), item) for item in listed if isinstance(item, ScalarNode))
             yield from _secret_nodes(value, seen)
 
 

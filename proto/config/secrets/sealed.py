@@ -10,8 +10,10 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from shardmerge.proto import config_pb2 as pb
+from shardmerge.proto.config.secrets import endpoint_secrets
+from shardmerge.proto.config.secrets.endpoint_secrets import bound_to, with_secrets
 from shardmerge.proto.errors import ShardmergeError
-from shardmerge.proto.secret import Unreadable, to_plain, to_stored
+from shardmerge.proto.secret import Unreadable, to_stored
 
 Stored = TypeVar("Stored", pb.SourceConfig, pb.SubTaskConfig)
 
@@ -20,18 +22,22 @@ def sealed(config: Stored) -> Stored:
     """``config`` with every secret encrypted by this process's key; a secret that cannot be read stays as it is. Does
     not change ``config``."""
 
-    def seal(text: str) -> str:
-        try:
-            return to_stored(text)
-        except Unreadable:
-            return text
+    def seal(endpoint: pb.Endpoint) -> pb.Endpoint:
+        def sealed_or_kept(what: str, text: str) -> str:
+            try:
+                return to_stored(text, bound_to(endpoint, what))
+            except Unreadable:
+                return text
 
-    return _with_secrets(config, seal)
+        return with_secrets(endpoint, sealed_or_kept)
+
+    return _with_endpoint(config, seal)
 
 
 def in_plain(config: Stored) -> Stored:
-    """``config`` with every secret in plain text. Raises ``config.SECRET_KEY_MISSING``, ``SECRET_UNREADABLE``."""
-    return _with_secrets(config, lambda text: to_plain(text, where_of(config)))
+    """``config`` with every secret in plain text. Raises ``config.SECRET_KEY_MISSING``, ``SECRET_UNREADABLE``,
+    ``SECRET_OF_ANOTHER_SERVER``."""
+    return _with_endpoint(config, endpoint_secrets.in_plain)
 
 
 def same_meaning(one: Stored, other: Stored) -> bool:
@@ -45,35 +51,21 @@ def same_meaning(one: Stored, other: Stored) -> bool:
 
 def sealed_alike(config: Stored) -> Stored:
     """``config`` without its secrets: equal for two that differ only in secrets."""
-    return _with_secrets(config, lambda text: "x" if text else "")
+    return _with_endpoint(config, lambda endpoint: with_secrets(endpoint, lambda _, text: "x" if text else ""))
 
 
 def as_comparable(config: Stored) -> Stored:
     """:func:`in_plain`, or ``config`` itself where a secret cannot be read."""
     try:
-        return _with_secrets(config, lambda text: to_plain(text, ""))
+        return in_plain(config)
     except ShardmergeError:
         return config
 
 
-def where_of(config: pb.SourceConfig | pb.SubTaskConfig) -> str:
-    """The name of the secret in errors."""
-    endpoint = _endpoint(config)
-    return f"the password of {endpoint.user}@{endpoint.host}:{endpoint.port}"
-
-
-def _with_secrets(config: Stored, change: Callable[[str], str]) -> Stored:
+def _with_endpoint(config: Stored, change: Callable[[pb.Endpoint], pb.Endpoint]) -> Stored:
     made = type(config)()
     made.CopyFrom(config)
     if made.HasField("from" if isinstance(made, pb.SourceConfig) else "target"):
-        endpoint = _endpoint(made)
-        endpoint.password = change(endpoint.password)
-        if endpoint.HasField("tls"):
-            tls = endpoint.tls
-            tls.ca_content, tls.cert_content = change(tls.ca_content), change(tls.cert_content)
-            tls.key_content = change(tls.key_content)
+        endpoint: pb.Endpoint = getattr(made, "from") if isinstance(made, pb.SourceConfig) else made.target
+        endpoint.CopyFrom(change(endpoint))
     return made
-
-
-def _endpoint(config: pb.SourceConfig | pb.SubTaskConfig) -> pb.Endpoint:
-    return getattr(config, "from") if isinstance(config, pb.SourceConfig) else config.target

@@ -11,13 +11,16 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.decrepit.ciphers.modes import CFB
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from shardmerge.ctl.main import run
 from shardmerge.proto import config_pb2 as pb
 from shardmerge.proto import errors, secret
 from shardmerge.proto.config.check import check_text
+from shardmerge.proto.config.secrets.endpoint_secrets import bound_to
 from shardmerge.proto.config.source import parse_source_file
-from shardmerge.proto.config.stored_text import plain_text
+from shardmerge.proto.config.stored_text import OF_SOURCE, OF_TASK, plain_text
 from shardmerge.proto.config.task.task_file import parse_task
 from shardmerge.proto.errors import ErrorSpec, ShardmergeError
 from shardmerge.proto.pem import pem_of
@@ -33,6 +36,21 @@ def key(tmp_path: Path) -> Iterator[secret.SecretKey]:
     secret.new_key(path)
     yield secret.load_key(path)
     secret.use("")
+
+
+def bound_at(key: secret.SecretKey, endpoint: pb.Endpoint, plain: str) -> str:
+    """A password as it is stored for an endpoint."""
+    return key.seal(plain, bound_to(endpoint, "password")())
+
+
+def of_task(key: secret.SecretKey, plain: str) -> str:
+    """A password as it is stored for the target of ``TASK``."""
+    return bound_at(key, pb.Endpoint(host="10.0.0.9", port=4000, user="root"), plain)
+
+
+def of_source(key: secret.SecretKey, plain: str) -> str:
+    """A password as it is stored for ``SOURCE``."""
+    return bound_at(key, pb.Endpoint(host="10.0.0.5", port=3306, user="dm"), plain)
 
 
 def refused(spec: ErrorSpec, text: str) -> str:
@@ -90,16 +108,16 @@ def test_with_a_key_every_password_is_stored_encrypted(key: secret.SecretKey) ->
     for written in (f'"{PLAIN}"', f"'{PLAIN}'", PLAIN, sealed, "${DM_PW}", "${DM_SEALED}"):
         environ = {"DM_PW": PLAIN, "DM_SEALED": sealed}
         file = parse_task(TASK.replace('"p: w"', written), "task.yaml", environ)
-        assert {subtask.target.password for subtask in file.to_subtasks()} == {sealed}
-        assert PLAIN not in file.text and PLAIN not in repr(file)
+        assert {subtask.target.password for subtask in file.to_subtasks()} == {of_task(key, PLAIN)}
+        assert PLAIN not in file.text and secret.PREFIX not in file.text and PLAIN not in repr(file)
         again = parse_task(file.text, "task.yaml", environ)
         assert again.to_subtasks() == file.to_subtasks()
         source = parse_source_file(SOURCE.replace("007", written), "s.yaml", environ)
-        assert getattr(source.config, "from").password == sealed
-        assert PLAIN not in source.text and PLAIN not in repr(source)
+        assert getattr(source.config, "from").password == of_source(key, PLAIN)
+        assert PLAIN not in source.text and secret.PREFIX not in source.text and PLAIN not in repr(source)
         assert Endpoint.from_proto(getattr(source.config, "from")).password == PLAIN
     # All but the password stays as it was written.
-    assert parse_task(TASK, "f", {}).text == TASK.replace('"p: w"', f'"{key.encrypt("p: w")}"')
+    assert parse_task(TASK, "f", {}).text == TASK.replace('"p: w"', f'"{of_task(key, "p: w")}"')
 
 
 @pytest.mark.parametrize(
@@ -112,7 +130,7 @@ def test_with_a_key_every_password_is_stored_encrypted(key: secret.SecretKey) ->
 )
 def test_nothing_but_the_password_is_replaced(key: secret.SecretKey, before: str, after: str) -> None:
     secret.use(key.path)
-    sealed = key.encrypt("p: w")
+    sealed = of_task(key, "p: w")
     kept = parse_task(before, "task.yaml", {}).text
     assert kept == after.replace('"p: w"', f'"{sealed}"')
     assert parse_task(kept, "task.yaml", {}).to_subtasks()[0].target.password == sealed
@@ -128,7 +146,7 @@ STYLES = (
 def test_every_way_to_write_a_password_is_replaced(key: secret.SecretKey, style: str) -> None:
     secret.use(key.path)
     file = parse_task(TASK.replace('"p: w"', style), "task.yaml", {})
-    sealed = key.encrypt("p w")
+    sealed = of_task(key, "p w")
     assert file.to_subtasks()[0].target.password == sealed
     assert parse_task(file.text, "task.yaml", {}).to_subtasks() == file.to_subtasks()
     assert "p w" not in file.text and "p\n" not in file.text
@@ -141,9 +159,11 @@ def test_a_password_that_is_elsewhere_too(key: secret.SecretKey) -> None:
     shared = text.replace("user: root", "user: &name root").replace("password: root", "password: *name")
     # No other text can stand there: the whole file is encrypted.
     file = parse_task(shared, "task.yaml", {})
-    assert file.text == key.encrypt(shared)
-    assert plain_text(file.text, "merge") == shared
-    assert file.to_subtasks()[0].target.password == key.encrypt("root")
+    assert file.text == key.seal(shared, secret.Binding("file", ("target-database",)))
+    assert plain_text(file.text, OF_TASK, "merge") == shared
+    with pytest.raises(ShardmergeError, match="stored for another account, address or TLS setting"):
+        plain_text(file.text, OF_SOURCE, "merge")
+    assert file.to_subtasks()[0].target.password == of_task(key, "root")
 
 
 def test_without_a_key_the_file_is_stored_as_it_is() -> None:
@@ -238,8 +258,8 @@ def test_a_key_as_a_list_of_bytes_is_not_stored_in_plain_text(key: secret.Secret
     secret.use(key.path)
     text = SOURCE.replace("  password: 007\n", f"{CERTIFICATE}    ssl-key-bytes: {[*PEM.encode()]}\n")
     file = parse_source_file(text, "s.yaml", {})
-    assert file.text == key.encrypt(text)
-    assert plain_text(file.text, "mysql-01") == text
+    assert file.text == key.seal(text, secret.Binding("file", ("from",)))
+    assert plain_text(file.text, OF_SOURCE, "mysql-01") == text
     assert Endpoint.from_proto(getattr(file.config, "from")).tls.key_content == PEM
     assert str([*PEM.encode()])[1:20] not in str(file.config) and "MII" not in str(file.config)
 
@@ -258,7 +278,7 @@ def test_what_dm_encrypted_is_read_by_its_key(key: secret.SecretKey, plain: str)
     secret.use(key.path)
     file = parse_task(text, "task.yaml", {})
     [subtask] = [one for one in file.to_subtasks() if one.source_id == "mysql-01"]
-    assert subtask.target.password == key.encrypt(plain)
+    assert subtask.target.password == of_task(key, plain)
     assert Endpoint.from_proto(subtask.target).password == plain
     assert not [note for note in file.notes if "password" in note]
     assert parse_task(file.text, "task.yaml", {}).to_subtasks() == file.to_subtasks()
@@ -274,27 +294,87 @@ def test_what_dm_encrypted_by_another_key_is_refused(key: secret.SecretKey) -> N
     assert Endpoint.from_proto(one.target).password == other
 
 
+def _here() -> secret.Binding:
+    return secret.Binding("password", ("u", "h"))
+
+
+TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
+BINDINGS = st.builds(secret.Binding, TEXTS, st.lists(TEXTS, max_size=4).map(tuple))
+
+
+@given(BINDINGS, BINDINGS, TEXTS, TEXTS)
+@example(secret.Binding("p", ("a", "b")), secret.Binding("p", ("ab",)), "x", "x")
+@example(secret.Binding("p", ("a",)), secret.Binding("p", ("a", "")), "x", "x")
+def test_only_the_same_binding_opens(one: secret.Binding, other: secret.Binding, plain: str, text: str) -> None:
+    key = secret.SecretKey("key", bytes(range(32)))
+    sealed = key.seal(plain, one)
+    assert (key.open(sealed, one), key.seal(plain, one)) == (plain, sealed)
+    again = key.seal(text, other)
+    same = (one, plain) == (other, text)
+    # Mark and nonce: one nonce is never used for two texts, or with two bindings.
+    assert (again[:33] == sealed[:33]) == same and (one.data == other.data) == (one == other)
+    if one != other:
+        with pytest.raises(secret.Unreadable, match="for another account, address or TLS setting") as caught:
+            key.open(sealed, other)
+        assert caught.value.spec is errors.config.SECRET_OF_ANOTHER_SERVER
+    older = secret.SecretKey("key", bytes(32), (key.key,))
+    assert older.open(sealed, one) == plain
+    with pytest.raises(secret.Unreadable, match="the key in key did not make it") as caught:
+        secret.SecretKey("key", bytes(32)).open(sealed, one)
+    assert caught.value.spec is errors.config.SECRET_UNREADABLE
+
+
+def test_a_bound_text_that_was_changed_is_refused(key: secret.SecretKey) -> None:
+    text = key.seal(PLAIN, _here())
+    for at in range(len(secret.BOUND_PREFIX), len(text), 5):
+        changed = text[:at] + ("A" if text[at] != "A" else "B") + text[at + 1 :]
+        with pytest.raises(secret.Unreadable):
+            key.open(changed, _here())
+    for cut in (text[:40], secret.BOUND_PREFIX):
+        with pytest.raises(secret.Unreadable):
+            key.open(cut, _here())
+    with pytest.raises(secret.Unreadable):
+        key.decrypt(secret.PREFIX + text.removeprefix(secret.BOUND_PREFIX))
+
+
+@pytest.mark.parametrize("key_name", ["host", "port", "user"])
+def test_a_stored_file_for_another_server_is_refused(key: secret.SecretKey, key_name: str) -> None:
+    """An operator edits a file that has a stored password in it, instead of the own file."""
+    secret.use(key.path)
+    kept = parse_task(TASK, "task.yaml", {}).text
+    other = {"host": kept.replace("10.0.0.9", "10.0.0.8"), "port": kept.replace("4000", "4001")}
+    changed = {**other, "user": kept.replace("user: root", "user: other")}[key_name]
+    assert changed != kept
+    message = refused(errors.config.SECRET_OF_ANOTHER_SERVER, changed)
+    assert "target-database.password: cannot be decrypted: it was stored for another account" in message
+    [found] = check_text(changed, "t", environ={}).findings
+    assert found.spec is errors.config.SECRET_OF_ANOTHER_SERVER
+    # The output of `dmctl encrypt` is bound to no server: the user chooses it.
+    assert parse_task(changed.replace(of_task(key, "p: w"), key.encrypt("x")), "task.yaml", {}).to_subtasks()
+
+
 def test_a_key_is_replaced_while_processes_run(key: secret.SecretKey) -> None:
     """The processes are this one: it reads the file again when it has changed."""
     secret.use(key.path)
-    sealed = secret.to_stored(PLAIN)
+    sealed, unbound = secret.to_stored(PLAIN, _here), key.encrypt(PLAIN)
     secret.add_key(key.path)
-    assert secret.to_stored(PLAIN) == sealed
+    assert secret.to_stored(PLAIN, _here) == sealed
     secret.rotate_keys(key.path)
-    anew = secret.to_stored(sealed)
-    assert anew != sealed
-    assert {secret.to_plain(text, "p") for text in (sealed, anew)} == {PLAIN}
+    anew = secret.to_stored(sealed, _here)
+    assert anew != sealed and anew == secret.to_stored(unbound, _here)
+    assert {secret.to_plain(text, "p", _here) for text in (sealed, anew, unbound)} == {PLAIN}
     assert Path(key.path).stat().st_mode & 0o777 == 0o600
     lines = Path(key.path).read_text().splitlines()
     # What cannot be read leaves the keys that there are.
     Path(key.path).write_text("half of a k")
-    assert secret.to_plain(sealed, "p") == PLAIN
+    assert secret.to_plain(sealed, "p", _here) == PLAIN
     Path(key.path).unlink()
-    assert secret.to_plain(sealed, "p") == PLAIN
+    assert secret.to_plain(sealed, "p", _here) == PLAIN
     Path(key.path).write_text(lines[0] + "\n")
-    assert secret.to_plain(anew, "p") == PLAIN
-    with pytest.raises(ShardmergeError, match="did not make it"):
-        secret.to_plain(sealed, "p")
+    assert secret.to_plain(anew, "p", _here) == PLAIN
+    for gone in (sealed, unbound):
+        with pytest.raises(ShardmergeError, match="did not make it"):
+            secret.to_plain(gone, "p", _here)
 
 
 def test_files_are_encrypted_in_place(

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from shardmerge.proto import config_pb2 as pb
 from shardmerge.proto import relay_pb2
-from shardmerge.proto.secret import to_plain
+from shardmerge.proto.config.secrets.endpoint_secrets import in_plain
 
 
 class Side(enum.Enum):
@@ -54,23 +54,24 @@ class Endpoint:
 
     @staticmethod
     def from_proto(message: pb.Endpoint) -> Endpoint:
-        """With its secrets in plain text. Raises ``config.SECRET_KEY_MISSING``, ``SECRET_UNREADABLE``."""
+        """With its secrets in plain text. Raises ``config.SECRET_KEY_MISSING``, ``SECRET_UNREADABLE``,
+        ``SECRET_OF_ANOTHER_SERVER``."""
+        message = in_plain(message)
         tls = message.tls
-        where = f"{message.user}@{message.host}:{message.port}"
         return Endpoint(
             message.host,
             message.port,
             message.user,
-            to_plain(message.password, f"the password of {where}"),
+            message.password,
             tuple(sorted(message.session.items())),
             Tls(
                 tls.ca,
                 tls.cert,
                 tls.key,
                 tuple(tls.allowed_cn),
-                to_plain(tls.ca_content, f"ssl-ca of {where}"),
-                to_plain(tls.cert_content, f"ssl-cert of {where}"),
-                to_plain(tls.key_content, f"ssl-key of {where}"),
+                tls.ca_content,
+                tls.cert_content,
+                tls.key_content,
             ),
             message.allow_public_key_retrieval,
             message.strict_collations,
