@@ -46,15 +46,15 @@ def test_its_first_worker_reports_what_is_wrong(
         [shown] = cluster.dmctl("operate-source", "show").json["sources"]
         assert shown["result"] and "waits for a free dm-worker" in shown["msg"]
 
-        # The worker cannot decrypt the password until it gets the key of the master.
+        # The worker does not prove its calls, and cannot decrypt the password, until it gets the key of the master.
         key = tmp_path / "cluster" / "state" / "shardmerge" / "secret.key"
         elsewhere = tmp_path / "elsewhere" / "secret.key"
         elsewhere.parent.mkdir(mode=0o700)
         secret.make_key(str(elsewhere))
         worker.write_config(secret_key_path=str(elsewhere))
         worker.start()
-        unreadable = errors.config.SECRET_UNREADABLE.code
-        until(lambda: _error(cluster)[0] == unreadable, "the worker reports that it has another key")
+        unproven = errors.tls.SERVER_UNPROVEN.code
+        until(lambda: _error(cluster)[0] == unproven, "the master reports that the worker has another key")
         shutil.copy(key, elsewhere)
 
         failed = errors.master.SOURCE_CHECK_FAILED.code
