@@ -10,6 +10,7 @@ import os
 import re
 import shlex
 import shutil
+import signal
 import threading
 import time
 import zlib
@@ -60,6 +61,7 @@ _OF_OWN_COMMAND = frozenset({"tidb", "clusters"})
 """These need servers that only their own commands of tests/run.sh build."""
 _PROGRESS_SECONDS = 60.0
 _LONG_SECONDS = 240.0
+_IDLE_TIMES = 3
 
 _watched: list[Path] = []
 _seconds: defaultdict[str, float] = defaultdict(float)
@@ -111,14 +113,21 @@ class Progress(threading.Thread):
         self._ended.add(test)
 
     def run(self) -> None:
+        idle = 0
         while not self._stop.wait(_PROGRESS_SECONDS):
             now, ended = time.monotonic(), len(self._ended)
             lasts = now - self._began
             rest = f"about {lasts * (self._total - ended) / ended / 60:.0f} min remain" if ended else "none has ended"
             print(f"\n{ended} of {self._total} tests after {lasts / 60:.0f} min; {rest}", flush=True)
-            for test, began in tuple(self._running.items()):
+            running = tuple(self._running.items())
+            for test, began in running:
                 if now - began > _LONG_SECONDS:
                     print(f"for {(now - began) / 60:.0f} min: {test}", flush=True)
+            idle = 0 if running or ended == self._total else idle + 1
+            if idle == _IDLE_TIMES:
+                # The other tests of the file in which a process of xdist has crashed may never be given to another one.
+                print(f"no test is running, {self._total - ended} were lost with a process that crashed", flush=True)
+                os.kill(os.getpid(), signal.SIGINT)
 
     def stop(self) -> None:
         self._stop.set()
@@ -157,7 +166,7 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     if os.environ.get("PYTEST_XDIST_WORKER") is not None:
         return
     _seconds[report.nodeid] += report.duration
-    if report.when == "teardown":
+    if report.when not in ("setup", "call"):  # "teardown", or "???" of a process that crashed
         if _progress:
             _progress[0].ended(report.nodeid)
         # At once: a run that is stopped at its time limit has its figures.

@@ -37,9 +37,10 @@ _LEFT = "it has left"
 
 @dataclass(frozen=True, slots=True)
 class _Connected:
-    """A channel and the certificates it was made with; None: plain text."""
+    """A channel, its methods, and the certificates it was made with; None: plain text."""
 
     channel: grpc.Channel
+    stub: WorkerStub
     certificates: Certificates | None
 
 
@@ -209,10 +210,10 @@ class Workers:
             if connected is None or connected.certificates is not certificates:
                 # A channel with older certificates is not closed: it ends with the last answer in progress on it.
                 traced = grpc.intercept_channel(channel(worker.address), OperationOfCaller())
-                connected = self._channels[worker.address] = _Connected(traced, certificates)
+                connected = self._channels[worker.address] = _Connected(traced, WorkerStub(traced), certificates)
         peer = _peer(worker)
         try:
-            return send(WorkerStub(connected.channel))
+            return send(connected.stub)
         except grpc.RpcError as error:
             is_cancelled = isinstance(error, grpc.Call) and error.code() is grpc.StatusCode.CANCELLED
             if is_cancelled and self._is_closed(connected):

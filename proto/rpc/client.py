@@ -10,6 +10,7 @@ from shardmerge.proto.files.local_socket import SCHEME
 from shardmerge.proto.rpc import caller_proof
 from shardmerge.proto.rpc.coded_errors import detail_of, error_from_proto
 from shardmerge.proto.rpc.options import COMMON_OPTIONS, MAX_MESSAGE_BYTES
+from shardmerge.proto.rpc.unregistered_channel import UnregisteredChannel
 from shardmerge.proto.tls import process as tls
 
 _CHANNEL_OPTIONS: tuple[tuple[str, int], ...] = (
@@ -31,10 +32,11 @@ def channel(address: str) -> grpc.Channel:
     """
     certificates = tls.certificate_store()
     if certificates is not None and not address.startswith(SCHEME):
-        return grpc.secure_channel(address, certificates.channel_credentials(), options=_CHANNEL_OPTIONS)
+        secure = grpc.secure_channel(address, certificates.channel_credentials(), options=_CHANNEL_OPTIONS)
+        return UnregisteredChannel(secure)
     plain = grpc.insecure_channel(address, options=_CHANNEL_OPTIONS)
     if address.startswith(SCHEME) or not caller_proof.is_used():
-        return plain
+        return UnregisteredChannel(plain)
     from shardmerge.proto.rpc.proving_channel import ProvingChannel  # dmctl with certificates does not need it
 
     return ProvingChannel(plain, caller_proof.keys_of_process, f"the program at {address}")

@@ -8,38 +8,34 @@ belong to the tasks of a run, which have the secret of the run instead.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, cast
+from typing import Any
 
 import grpc
 
 from shardmerge.proto import errors, identity_pb2, identity_pb2_grpc
 from shardmerge.proto.rpc.caller_proof import METADATA, CallerSession, CallKeys
 from shardmerge.proto.rpc.coded_errors import detail_of
+from shardmerge.proto.rpc.unregistered_channel import UnregisteredChannel
 
 _ANSWER_SECONDS = 10.0
 _REFUSALS = (errors.tls.CALLER_PROOF_STALE.code, errors.tls.CALLER_UNKNOWN.code)
 
 
-class ProvingChannel(grpc.Channel):
-    """``inner``: the channel in plain text. ``peer``: names the server in errors."""
+class ProvingChannel(UnregisteredChannel):
+    """``inner``: gRPC's channel in plain text. ``peer``: names the server in errors."""
 
     def __init__(self, inner: grpc.Channel, keys: CallKeys, peer: str) -> None:
-        self._inner = inner
+        super().__init__(inner)
+        self._ask = identity_pb2_grpc.IdentityStub(UnregisteredChannel(inner)).Prove
         self.session = CallerSession(keys, peer, self._prove)
 
     def _prove(self, request: identity_pb2.ProveRequest) -> identity_pb2.ProveResponse:
         try:
-            return identity_pb2_grpc.IdentityStub(self._inner).Prove(request, timeout=_ANSWER_SECONDS)
+            return self._ask(request, timeout=_ANSWER_SECONDS)
         except grpc.RpcError as error:
             if isinstance(error, grpc.Call) and error.code() is grpc.StatusCode.UNIMPLEMENTED:
                 return identity_pb2.ProveResponse()
             raise
-
-    def subscribe(self, callback: Callable[..., Any], try_to_connect: bool = False) -> None:
-        self._inner.subscribe(callback, try_to_connect)
-
-    def unsubscribe(self, callback: Callable[..., Any]) -> None:
-        self._inner.unsubscribe(callback)
 
     def unary_unary(
         self,
@@ -48,7 +44,7 @@ class ProvingChannel(grpc.Channel):
         response_deserializer: Callable[[bytes], Any] | None = None,
         _registered_method: bool | None = False,
     ) -> Any:
-        call = cast("Any", self._inner).unary_unary(method, None, response_deserializer, _registered_method)
+        call = super().unary_unary(method, None, response_deserializer)
         return _Unary(call, method, request_serializer, self.session)
 
     def unary_stream(
@@ -58,23 +54,8 @@ class ProvingChannel(grpc.Channel):
         response_deserializer: Callable[[bytes], Any] | None = None,
         _registered_method: bool | None = False,
     ) -> Any:
-        call = cast("Any", self._inner).unary_stream(method, None, response_deserializer, _registered_method)
+        call = super().unary_stream(method, None, response_deserializer)
         return _Stream(call, method, request_serializer, self.session)
-
-    def stream_unary(self, *args: Any, **kwargs: Any) -> Any:
-        return cast("Any", self._inner).stream_unary(*args, **kwargs)
-
-    def stream_stream(self, *args: Any, **kwargs: Any) -> Any:
-        return cast("Any", self._inner).stream_stream(*args, **kwargs)
-
-    def close(self) -> None:
-        self._inner.close()
-
-    def __enter__(self) -> ProvingChannel:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 class _Proved:
