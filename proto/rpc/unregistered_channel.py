@@ -7,7 +7,7 @@ segmentation fault. A call of a method that is not registered raises ValueError.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import grpc
@@ -25,41 +25,17 @@ class UnregisteredChannel(grpc.Channel):
     def unsubscribe(self, callback: Callable[..., Any]) -> None:
         self._inner.unsubscribe(callback)
 
-    def unary_unary(
-        self,
-        method: str,
-        request_serializer: Callable[[Any], bytes] | None = None,
-        response_deserializer: Callable[[bytes], Any] | None = None,
-        _registered_method: bool | None = False,
-    ) -> Any:
-        return self._inner.unary_unary(method, request_serializer, response_deserializer)
+    def unary_unary(self, *args: Any, **options: Any) -> Any:
+        return _unregistered(self._inner.unary_unary, args, options)
 
-    def unary_stream(
-        self,
-        method: str,
-        request_serializer: Callable[[Any], bytes] | None = None,
-        response_deserializer: Callable[[bytes], Any] | None = None,
-        _registered_method: bool | None = False,
-    ) -> Any:
-        return self._inner.unary_stream(method, request_serializer, response_deserializer)
+    def unary_stream(self, *args: Any, **options: Any) -> Any:
+        return _unregistered(self._inner.unary_stream, args, options)
 
-    def stream_unary(
-        self,
-        method: str,
-        request_serializer: Callable[[Any], bytes] | None = None,
-        response_deserializer: Callable[[bytes], Any] | None = None,
-        _registered_method: bool | None = False,
-    ) -> Any:
-        return self._inner.stream_unary(method, request_serializer, response_deserializer)
+    def stream_unary(self, *args: Any, **options: Any) -> Any:
+        return _unregistered(self._inner.stream_unary, args, options)
 
-    def stream_stream(
-        self,
-        method: str,
-        request_serializer: Callable[[Any], bytes] | None = None,
-        response_deserializer: Callable[[bytes], Any] | None = None,
-        _registered_method: bool | None = False,
-    ) -> Any:
-        return self._inner.stream_stream(method, request_serializer, response_deserializer)
+    def stream_stream(self, *args: Any, **options: Any) -> Any:
+        return _unregistered(self._inner.stream_stream, args, options)
 
     def close(self) -> None:
         self._inner.close()
@@ -69,3 +45,8 @@ class UnregisteredChannel(grpc.Channel):
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _unregistered(make: Callable[..., Any], args: Sequence[Any], options: Mapping[str, Any]) -> Any:
+    """``args`` and ``options`` are those of gRPC's channel: method, serializer, deserializer, whether to register."""
+    return make(*args[:3], **{**options, "_registered_method": False})

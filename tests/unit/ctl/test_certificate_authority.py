@@ -187,18 +187,18 @@ def test_what_the_commands_print(tmp_path: Path, capsys: pytest.CaptureFixture[s
     folder = str(tmp_path / "tls")
     words = ["--output", "table", "tls", "init", "--dir", folder]
     assert run([*words, "worker-1=10.0.0.2"]) == 0
-    said = capsys.readouterr().out
-    assert "etcd-ssl" not in said and f"dmctl tls init --dir {folder} --etcd etcd-1=10.0.0.1 worker-1" in said
+    printed = capsys.readouterr().out
+    assert "etcd-ssl" not in printed and f"dmctl tls init --dir {folder} --etcd etcd-1=10.0.0.1 worker-1" in printed
     assert run([*words, "--etcd", "etcd-1=10.0.0.1", "worker-1"]) == 0
-    said = capsys.readouterr().out
-    assert "--client-cert-auth --trusted-ca-file ca.pem --cert-file etcd-1.pem --key-file etcd-1.key" in said
+    printed = capsys.readouterr().out
+    assert "--client-cert-auth --trusted-ca-file ca.pem --cert-file etcd-1.pem --key-file etcd-1.key" in printed
     for key, file in {"ca": "ca.pem", "cert": "worker-1.pem", "key": "worker-1.key"}.items():
-        assert f"    ssl-{key}: /etc/shardmerge/tls/{file}\n" in said
-        assert f"    etcd-ssl-{key}: /etc/shardmerge/tls/etcd/{file}\n" in said
+        assert f"    ssl-{key}: /etc/shardmerge/tls/{file}\n" in printed
+        assert f"    etcd-ssl-{key}: /etc/shardmerge/tls/etcd/{file}\n" in printed
     assert run([*words, "--client", "anna"]) == 0
     assert "Certificates of anna are in" in capsys.readouterr().out
     assert run(["--output", "table", "tls", "revoke", "--dir", folder, "worker-1"]) == 0
-    said = capsys.readouterr().out
-    assert f"{folder}/etcd/ca.crl" in said and "    cert-allowed-cn: [anna, dmctl]\n" in said
-    assert run(["tls", "revoke", "--dir", folder, "nobody"]) == 1
+    printed = capsys.readouterr().out
+    assert f"{folder}/etcd/ca.crl" in printed and "    cert-allowed-cn: [anna, dmctl]\n" in printed
+    assert run(["tls", "revoke", "--dir", folder, "unknown"]) == 1
     assert "[80053 tls-init]" in capsys.readouterr().err

@@ -49,14 +49,12 @@ class TransformClient:
     def __init__(self, address: str, who: relay_pb2.TaskIdentity) -> None:
         self._address, self._who = address, who
         self._channel: grpc.Channel | None = None
-        self._stub: relay_pb2_grpc.RelayStub | None = None
 
     def __call__(self, request: relay_pb2.EvaluateRequest) -> relay_pb2.EvaluateResponse:
-        if self._channel is None or self._stub is None:
+        if self._channel is None:
             self._channel = client.channel(self._address)
-            self._stub = relay_pb2_grpc.RelayStub(self._channel)
-        stub = self._stub
         request.who.CopyFrom(self._who)
+        stub = relay_pb2_grpc.RelayStub(self._channel)
         try:
             if len(request.rows) <= _UNARY_BYTES:
                 return stub.Evaluate(request, timeout=_ANSWER_SECONDS)
