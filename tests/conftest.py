@@ -22,6 +22,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 
 from shardmerge.proto.tls.model import TlsFiles
+from tests.mutants.mutant import all_mutants
 from tests.support.cluster import Cluster
 from tests.support.daemon import Setting
 from tests.support.examples import FAST_EXAMPLES, USUAL_EXAMPLES
@@ -46,6 +47,7 @@ allow()
 
 KEPT = Path(__file__).resolve().parent / ".run"
 UNIT = Path(__file__).resolve().parent / "unit"
+INTEGRATION = Path(__file__).resolve().parent / "integration"
 _KEPT_SUFFIXES = frozenset({".log", ".yaml"})
 _LAST_LINES = 8
 _LINE_CHARS = 400
@@ -59,6 +61,9 @@ GRID_PART = os.environ.get("SHARDMERGE_GRID_PART", "")
 _OF_GRID = frozenset({"grid", "long"})
 _OF_OWN_COMMAND = frozenset({"tidb", "clusters"})
 """These need servers that only their own commands of tests/run.sh build."""
+_TURNS = 3
+"""A default run has one of so many combinations of the parameters of an integration test, and of so many tests with the
+marker ``turns``."""
 _PROGRESS_SECONDS = 60.0
 _LONG_SECONDS = 240.0
 _IDLE_TIMES = 3
@@ -74,17 +79,34 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests of the grid that belong to this run. It comes after the hooks that mark tests for the grid, and
-    before pytest deselects them."""
+    """Mark the tests of the grid that belong to this run, and the other tests that belong to one of the next runs. It
+    comes after the hooks that mark tests for the grid, and before pytest deselects them."""
     if not GRID_PART:
         return
+    part = int(GRID_PART)
     long_files: set[Path] = set()
+    combinations: defaultdict[str, list[pytest.Item]] = defaultdict(list)
+    always = tuple(test.partition("[")[0] for mutant in all_mutants() for test in mutant.tests)
     for item in items:
         names = {mark.name for mark in item.iter_markers()}
-        if names & _OF_GRID and not names & _OF_OWN_COMMAND and grid_part(item.nodeid) == int(GRID_PART):
-            item.add_marker("rotating")
-            if UNIT in item.path.parents:
-                long_files.add(item.path)
+        test, _, _ = item.nodeid.partition("[")
+        if names & _OF_OWN_COMMAND:
+            continue
+        if names & _OF_GRID:
+            if grid_part(item.nodeid) == part:
+                item.add_marker("rotating")
+                if UNIT in item.path.parents:
+                    long_files.add(item.path)
+        elif INTEGRATION in item.path.parents and test not in always and test.partition("::")[0] not in always:
+            combinations[test].append(item)
+    for test, several in combinations.items():
+        # The tests of a file with the marker have the same turn, for they share servers.
+        long = several[0].get_closest_marker("turns") is not None
+        key = test.partition("::")[0] if long else test
+        turns = _TURNS if long else min(_TURNS, len(several))
+        for number, item in enumerate(several, part + zlib.crc32(key.encode())):
+            if number % turns:
+                item.add_marker("later")
     # At the end such a file would run alone, while the other process waits.
     items.sort(key=lambda item: item.path not in long_files)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
@@ -96,36 +95,20 @@ _CLUSTERS = frozenset({"module_world", "module_replicated", "make_cluster", "lin
 """Fixtures that start a cluster with the default options."""
 
 
-def _leave_files_to_grid(items: Iterable[pytest.Item]) -> None:
+def _mark_files(items: Iterable[pytest.Item]) -> None:
     for item in items:
         if item.path.name in _OF_GRID:
             item.add_marker("grid")
-
-
-def _leave_half_to_grid(items: Iterable[pytest.Item]) -> None:
-    """Mark every second combination of parameters of the tests with the marker ``half``: of the server and the parts of
-    the test's id, each value stays in one of the others."""
-    seen: defaultdict[tuple[str, int], dict[str, int]] = defaultdict(dict)
-    for item in items:
-        half, call = item.get_closest_marker("half"), getattr(item, "callspec", None)
-        if half is None or call is None:
-            continue
-        test, _, _ = item.nodeid.partition("[")
-        number: int = half.kwargs.get("first", 0)
-        for at, part in enumerate(call.id.split("-")):
-            parts = seen[test, at]
-            number += parts.setdefault(part, len(parts))
-        if number % 2:
-            item.add_marker(pytest.mark.grid)
+        elif item.path.parent.name == "ways_out":
+            item.add_marker("turns")
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Leave half of some tests to the grid, before pytest deselects it. Run the longest files first: a long file at the
+    """Leave some files to the grid, before pytest deselects it. Run the longest files first: a long file at the
     end would run alone while other processes wait. Then run those with a cluster: each leaves its cluster to the next
     one (tests/support/kept_world.py)."""
-    _leave_files_to_grid(items)
-    _leave_half_to_grid(items)
+    _mark_files(items)
     places = {name: place for place, name in enumerate(_LONGEST)}
     with_cluster = {item.path for item in items if not _CLUSTERS.isdisjoint(getattr(item, "fixturenames", ()))}
 

@@ -14,6 +14,8 @@ from tests.support.mariadb import MariaDB
 from tests.support.rogue import Peer, Rogue
 from tests.support.wait import until
 
+pytestmark = pytest.mark.turns
+
 SECRET = "a Secret 7!"
 ANOTHER = "another Secret 8!"
 

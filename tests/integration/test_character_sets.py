@@ -11,6 +11,8 @@ from shardmerge.worker.binlog.rows.characters.character_set import CharacterSet,
 from tests.support.database import Database
 from tests.support.pair import KINDS
 
+pytestmark = pytest.mark.turns
+
 NOT_COMPARED = frozenset({"binary", "utf8", "utf8mb3", "utf8mb4"})
 """They need no conversion."""
 

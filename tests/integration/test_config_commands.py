@@ -26,6 +26,8 @@ from tests.support.etcd import Etcd
 from tests.support.ports import free_port
 from tests.support.wait import until
 
+pytestmark = pytest.mark.turns
+
 DMCTL = Path(sys.executable).parent / "dmctl"
 ODD = "sträße-例 1"
 SOURCES = {

@@ -12,7 +12,6 @@ COPY = "snapshot: {chunk-rows: 50, threads: 1, position: watermark}\n"
 SERIES = "WITH RECURSIVE n AS (SELECT 1 AS i UNION ALL SELECT i + 1 FROM n WHERE i < 200) SELECT i, i FROM n"
 
 
-@pytest.mark.half
 @pytest.mark.parametrize(
     ("name", "statements"),
     [

@@ -30,7 +30,6 @@ from tests.support.wait import until
 __all__ = ["servers", "source", "target"]
 
 
-@pytest.mark.half
 @pytest.mark.parametrize("position", ["auto", "watermark"])
 @pytest.mark.parametrize("name", list(STATEMENTS))
 def test_the_rest_is_copied_after_the_statement(
@@ -133,7 +132,6 @@ def test_every_kind_of_key(
         _same(source, target)
 
 
-@pytest.mark.half
 @pytest.mark.parametrize("shard_mode", ["none", "optimistic"])
 @pytest.mark.parametrize("moment", MOMENTS)
 def test_a_crash_at_any_moment(

@@ -14,6 +14,8 @@ from tests.support.judge import Shard, Target, compare
 from tests.support.mariadb import MariaDB
 from tests.support.pair import KINDS
 
+pytestmark = pytest.mark.turns
+
 _CENTRAL_EUROPE = "CET-1CEST,M3.5.0,M10.5.0/3"
 _IN_WINTER = "SET SESSION timestamp = 1700000000, time_zone = SYSTEM"
 
@@ -29,7 +31,6 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Cluster, M
         target.stop()
 
 
-@pytest.mark.half
 @pytest.mark.parametrize("kind", KINDS)
 def test_moments_of_both_halves_of_a_year(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: tuple[Cluster, MariaDB]

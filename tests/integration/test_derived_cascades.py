@@ -18,6 +18,8 @@ from tests.support.mariadb import MariaDB
 from tests.support.mysql import MySQL
 from tests.support.wait import until
 
+pytestmark = pytest.mark.turns
+
 __all__ = ["source", "target"]
 
 SOURCES = {

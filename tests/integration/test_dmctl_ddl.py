@@ -11,6 +11,8 @@ from shardmerge.proto import master_pb2 as pb
 from tests.integration.dmctl_rig import dmctl, master, no_error, task_file
 from tests.support.canned_master import CannedMaster
 
+pytestmark = pytest.mark.turns
+
 __all__ = ["master", "task_file"]
 
 

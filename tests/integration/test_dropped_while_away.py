@@ -143,7 +143,6 @@ SCRIPTS = {
 }
 
 
-@pytest.mark.half
 @pytest.mark.parametrize(
     ("name", "count"), [("made again", 2), ("made again", 3), ("there already", 1), ("another table gets the name", 1)]
 )

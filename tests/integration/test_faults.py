@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from shardmerge.proto import errors
 from shardmerge.proto.errors import ErrorSpec
 from tests.support.cluster import Answer, Cluster, source_yaml
@@ -13,6 +15,8 @@ from tests.support.mariadb import MariaDB
 from tests.support.wait import until
 from tests.support.world import Family, World
 from tests.support.writer import Writer
+
+pytestmark = pytest.mark.turns
 
 
 def _refused(answer: Answer, spec: ErrorSpec) -> None:

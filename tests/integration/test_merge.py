@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import pytest
+
 from shardmerge.proto import errors
 from tests.support.cluster import Cluster, SubTask
 from tests.support.wait import until
 from tests.support.world import World
 from tests.support.writer import Writer
+
+pytestmark = pytest.mark.turns
 
 
 def _progress(cluster: Cluster, task: str) -> int:

@@ -25,6 +25,8 @@ from tests.support.database import Database
 from tests.support.pair import KINDS, login
 from tests.support.wait import until
 
+pytestmark = pytest.mark.turns
+
 _SINK = """
 import json, os, pickle, sys
 from pathlib import Path

@@ -19,6 +19,8 @@ from tests.support.pair import KINDS
 from tests.support.wait import until
 from tests.support.writer import ShardTable, Writer, create_tables, fill
 
+pytestmark = pytest.mark.turns
+
 
 @pytest.fixture
 def source(tmp_path: Path) -> Iterator[Database]:

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from typing import cast
 
+import pytest
+
 from tests.support.cluster import Json
 from tests.support.kills import locks_of
 from tests.support.wait import until
 from tests.support.world import Family, World
+
+pytestmark = pytest.mark.turns
 
 NAME = "old_report"
 TABLE = f"{NAME}_01.order_01"

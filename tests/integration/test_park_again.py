@@ -179,7 +179,6 @@ BETWEEN: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 }
 
 
-@pytest.mark.half
 @pytest.mark.parametrize("between", BETWEEN)
 def test_what_is_between_two_statements(queue: Queue, between: str) -> None:
     statements, names = BETWEEN[between]

@@ -12,6 +12,8 @@ from tests.support.wait import until
 from tests.support.world import World
 from tests.support.writer import ShardTable, Writer, beside_a_writer
 
+pytestmark = pytest.mark.turns
+
 TABLES = 6
 
 

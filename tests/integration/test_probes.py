@@ -22,6 +22,8 @@ from tests.support.etcd import Etcd
 from tests.support.metrics import parse, request, scrape
 from tests.support.wait import until
 
+pytestmark = pytest.mark.turns
+
 _SERVING = health_pb2.HealthCheckResponse.SERVING
 _NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
 

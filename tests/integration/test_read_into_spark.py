@@ -16,6 +16,8 @@ from tests.support.daemon import ROOT
 from tests.support.database import Database
 from tests.support.pair import KINDS
 
+pytestmark = pytest.mark.turns
+
 PASSWORD = "pass-word-of-the-page"
 _PAGE = ROOT / "docs/how-to/read-into-spark.md"
 _BEGIN = """

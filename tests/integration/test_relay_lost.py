@@ -89,6 +89,7 @@ def _size(directory: Path) -> int:
     return total
 
 
+@pytest.mark.turns
 def test_a_relay_killed_at_any_time_continues_where_it_was(
     source: MariaDB, make_relay: MakeRelay, tmp_path: Path
 ) -> None:
@@ -170,6 +171,7 @@ def test_two_relays_with_one_server_id_do_not_stop(source: MariaDB, make_relay: 
         relay.stop()
 
 
+@pytest.mark.turns
 def test_a_source_that_freezes_in_the_handshake_does_not_hold_stop(
     source: MariaDB, make_relay: MakeRelay, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -15,6 +15,8 @@ from tests.support.cluster import Cluster, Json
 from tests.support.pair import KINDS
 from tests.support.wait import until
 
+pytestmark = pytest.mark.turns
+
 
 @pytest.fixture(params=list(KINDS))
 def servers(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Servers]:

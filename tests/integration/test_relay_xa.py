@@ -32,6 +32,8 @@ from tests.support.binlog import split
 from tests.support.database import Database
 from tests.support.wait import until
 
+pytestmark = pytest.mark.turns
+
 __all__ = ["mysql", "servers"]
 
 _ROWS = (EventType.WRITE_ROWS_V1, EventType.WRITE_ROWS_V2)
@@ -198,7 +200,6 @@ def test_a_rollback_without_its_prepare_is_nothing(servers: Servers) -> None:
     assert marks(relay) == ["after"]
 
 
-@pytest.mark.half(first=1)
 def test_a_prepared_transaction_outlives_server_relay_and_switch(servers: Servers) -> None:
     old, new = servers.server("old"), servers.server("new")
     create_table(old)

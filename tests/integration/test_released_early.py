@@ -3,10 +3,14 @@ it."""
 
 from __future__ import annotations
 
+import pytest
+
 from tests.support.database import Database
 from tests.support.kills import locks_of
 from tests.support.wait import until
 from tests.support.world import World
+
+pytestmark = pytest.mark.turns
 
 _NAME = "early"
 _ALTER = "ADD COLUMN extra INT NOT NULL DEFAULT 7"

@@ -169,7 +169,6 @@ ALTERED_LATER = {"with one that is not parked": ("y", "c"), "swap": ("a", "c"), 
 """The other shard tables, under their names after the statements; ``b`` and ``c`` if there is no entry."""
 
 
-@pytest.mark.half
 @pytest.mark.parametrize(
     ("away", "restarts"),
     [("pessimistic", False), ("pessimistic", True), ("optimistic", True)],
@@ -254,7 +253,6 @@ EVERYTHING = (
 )
 
 
-@pytest.mark.half
 @pytest.mark.parametrize(
     ("moment", "times", "away"), MOMENTS, indirect=["away"], ids=[moment for moment, _, _ in MOMENTS]
 )

@@ -94,6 +94,7 @@ def left(server: Database, table: str, condition: str) -> list[object]:
 GROUPS = {"numbers": "grp = 3", "words": "name LIKE 'x%'", "both": "grp IN (1, 3) AND name IS NOT NULL"}
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize(
     "victim", ["tasks", *(pytest.param(victim, marks=pytest.mark.grid) for victim in ("worker", "target"))]
 )

@@ -156,7 +156,6 @@ def test_a_table_that_is_not_there_and_a_source_that_is_away(source: Database) -
     assert caught.value.code == answer.unseen.code
 
 
-@pytest.mark.half
 def test_through_all_programs_before_a_task_is_there(source: Database, tmp_path: Path) -> None:
     for table in ("cart_1", "cart_2", "tmp_1", "lost"):
         source.execute("CREATE DATABASE IF NOT EXISTS shop_1")

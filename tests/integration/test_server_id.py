@@ -180,7 +180,6 @@ def test_relays_that_would_choose_the_same_id_choose_different_ones_and_both_con
     assert held(client) == {}
 
 
-@pytest.mark.half
 def test_a_given_id_that_another_source_has_stops_the_relay_and_names_who_has_it(
     servers: Servers, client: Client, make_worker: Callable[..., Worker], tmp_path: Path
 ) -> None:
@@ -231,7 +230,6 @@ def _hold_until_killed(endpoint: str, port: int, directory: Path, flavor: str) -
     threading.Event().wait()
 
 
-@pytest.mark.half(first=1)
 def test_the_id_of_a_killed_worker_is_free_after_its_lease(
     servers: Servers, etcd: Etcd, client: Client, make_worker: Callable[..., Worker], tmp_path: Path
 ) -> None:

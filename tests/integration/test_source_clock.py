@@ -26,6 +26,8 @@ from tests.support.moved_clock import MovedClock
 from tests.support.pair import KINDS
 from tests.support.wait import until
 
+pytestmark = pytest.mark.turns
+
 _HOUR = 3_600
 _WAIT_SECONDS = 4.0
 _TOLERANCE_SECONDS = 0.3

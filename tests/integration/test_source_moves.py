@@ -5,8 +5,6 @@ The tests hold the moments, so that chunks are certainly being read. Both flavor
 
 from __future__ import annotations
 
-import pytest
-
 from shardmerge.proto import errors
 from tests.integration.replicated_rig import SOURCE, Replicated, codes, given_over, module_replicated, replicated
 from tests.support.cluster import source_yaml
@@ -40,7 +38,6 @@ def _begin(replicated: Replicated, name: str, position: str, moment: str) -> Wri
     return Writer(shards, seed=61)
 
 
-@pytest.mark.half
 def test_another_worker_takes_a_source_over_in_the_middle_of_a_snapshot(replicated: Replicated) -> None:
     """The readers of the previous worker have read their chunks: their later reports are refused (I3)."""
     cluster, hooks, moment = replicated.cluster, replicated.cluster.hooks, "snapshot.after_select"
@@ -68,7 +65,6 @@ def test_another_worker_takes_a_source_over_in_the_middle_of_a_snapshot(replicat
     cluster.dmctl("stop-task", "moved")
 
 
-@pytest.mark.half(first=1)
 def test_another_login_in_the_middle_of_a_snapshot(replicated: Replicated) -> None:
     """The password changes and every connection with the previous one is closed while chunks are read."""
     cluster, source, moment = replicated.cluster, replicated.old, "snapshot.after_select"
@@ -98,7 +94,6 @@ def test_another_login_in_the_middle_of_a_snapshot(replicated: Replicated) -> No
     assert replicated.update(source_yaml(SOURCE, source)).code == 0
 
 
-@pytest.mark.half(first=1)
 def test_a_paused_relay_stays_paused_at_another_worker(replicated: Replicated) -> None:
     """The pause lasts over the restart of its worker, and at a worker that has no relay log of the source."""
     cluster, source = replicated.cluster, replicated.old

@@ -6,8 +6,6 @@ from __future__ import annotations
 
 import threading
 
-import pytest
-
 from shardmerge.proto import errors
 from tests.integration.replicated_rig import SOURCE, Replicated, codes, given_over, module_replicated, replicated
 from tests.support.cluster import source_yaml
@@ -17,7 +15,6 @@ from tests.support.writer import ShardTable, Writer
 __all__ = ["module_replicated", "replicated"]
 
 
-@pytest.mark.half
 def test_everything_that_changes_live(replicated: Replicated) -> None:
     cluster, source = replicated.cluster, replicated.old
     family = replicated.family("live", source)
@@ -127,7 +124,6 @@ SWITCHING = ("source.checked", "source.stored", "source.released", "relay.connec
 """The moments of a switch: of the master, then of the worker."""
 
 
-@pytest.mark.half(first=1)
 def test_kill_at_every_moment_of_a_switch(replicated: Replicated) -> None:
     """After any kill the spare worker takes the source over; it has read nothing from the previous server."""
     cluster, old, new = replicated.cluster, replicated.old, replicated.new
@@ -201,7 +197,6 @@ def _handed_over_late(replicated: Replicated, name: str) -> list[ShardTable]:
     return shards
 
 
-@pytest.mark.half
 def test_a_worker_new_to_the_source_finds_marks_of_the_server_before(replicated: Replicated) -> None:
     cluster, old, new = replicated.cluster, replicated.old, replicated.new
     _handed_over_late(replicated, "late")

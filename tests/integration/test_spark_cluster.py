@@ -109,6 +109,7 @@ def test_a_merge_whose_lane_and_executor_are_killed(
     merge.end()
 
 
+@pytest.mark.turns
 def test_a_signal_while_no_executor_is_there(make_spark: Callable[..., SparkCluster], starts: Starts) -> None:
     spark = make_spark(cores=())
     worker = starts.begin({**spark.settings, "spark.cores.max": "4"})

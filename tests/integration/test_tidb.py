@@ -384,7 +384,6 @@ _IN_PARTS = {
 _MOMENTS = (("ddl.begun", "worker"), ("ddl.run", "target"), ("ddl.part_recorded", "worker"))
 
 
-@pytest.mark.half
 @pytest.mark.parametrize("mode", _IN_PARTS)
 def test_a_sharding_ddl_in_parts(world: World, mode: str) -> None:
     """TiDB does not run the statement as a whole; processes are killed within it."""

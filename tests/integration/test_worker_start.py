@@ -76,10 +76,12 @@ class Rig:
 
 
 @pytest.fixture
-def rig(tmp_path: Path, watch_logs: Callable[[Path], None]) -> Iterator[Rig]:
-    watch_logs(tmp_path)
-    (tmp_path / "tmp").mkdir()
-    made = Rig(tmp_path, Etcd(tmp_path / "etcd").start(), Hooks(tmp_path / "hooks"), [])
+def rig(tmp_path_factory: pytest.TempPathFactory, watch_logs: Callable[[Path], None]) -> Iterator[Rig]:
+    # The folder of a test has its name: too long for a socket's path.
+    folder = tmp_path_factory.mktemp("start")
+    watch_logs(folder)
+    (folder / "tmp").mkdir()
+    made = Rig(folder, Etcd(folder / "etcd").start(), Hooks(folder / "hooks"), [])
     try:
         yield made
     finally:

@@ -6,14 +6,10 @@ after a switch to another server the relay log continues by GTID, where the same
 
 from __future__ import annotations
 
-import pytest
-
 from tests.integration.replicated_rig import SOURCE, Replicated, module_replicated, replicated
 from tests.integration.ways_out.running import started
 
 __all__ = ["module_replicated", "replicated"]
-
-pytestmark = pytest.mark.half
 
 
 def test_the_binlog_begins_anew(replicated: Replicated) -> None:

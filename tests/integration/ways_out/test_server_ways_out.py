@@ -19,8 +19,6 @@ from tests.support.wait import until
 
 __all__ = ["module_replicated", "replicated"]
 
-pytestmark = pytest.mark.half
-
 OTHER, THIRD = "mysql-02", "mysql-03"
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from tests.integration.replicated_rig import SOURCE, Replicated, given_over, module_replicated, replicated
 from tests.integration.ways_out.running import refused, started
 from tests.support.database import Database
@@ -12,7 +10,6 @@ from tests.support.wait import until
 __all__ = ["module_replicated", "replicated"]
 
 # MySQL in the grid: it purges by another statement, and knows by GTID what it lacks.
-pytestmark = pytest.mark.half
 
 
 def test_a_privilege_is_revoked(replicated: Replicated) -> None:
