@@ -102,13 +102,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for test, several in combinations.items():
         # The tests of a file with the marker have the same turn, for they share servers.
         long = several[0].get_closest_marker("turns") is not None
-        key = test.partition("::")[0] if long else test
         turns = _TURNS if long else min(_TURNS, len(several))
-        for number, item in enumerate(several, part + zlib.crc32(key.encode())):
-            if number % turns:
+        first = zlib.crc32((test.partition("::")[0] if long else test).encode())
+        for number, item in enumerate(several, first):
+            if not has_its_turn(number, turns, part):
                 item.add_marker("later")
     # At the end such a file would run alone, while the other process waits.
     items.sort(key=lambda item: item.path not in long_files)
+
+
+def has_its_turn(number: int, turns: int, part: int) -> bool:
+    """Return whether the test of this number, of tests that are divided among as many runs as ``turns``, is in the run
+    with this part of the grid."""
+    return number % turns == part % turns
 
 
 def grid_part(test: str) -> int:

@@ -93,7 +93,7 @@ def warnings(answer: pb.ListMemberResponse) -> Iterator[str]:
     for kind, members in (("master", answer.masters), ("worker", answer.workers)):
         for member in members:
             if member.insecure:
-                yield f"{kind} {member.name} is reached in plain text from other machines (insecure)"
+                yield f"{kind} {member.name} is not protected: its file has insecure: true"
     for worker in answer.workers:
         if worker.stage == "offline":
             yield f"worker {worker.name} is offline, and holds source {worker.source}"

@@ -9,7 +9,6 @@ from pathlib import Path
 import grpc
 
 from shardmerge.proto import errors
-from shardmerge.proto.config.address import is_loopback
 from shardmerge.proto.etcd.api import rpc
 from shardmerge.proto.log import get_logger
 from shardmerge.proto.tls.model import TlsFiles
@@ -21,14 +20,15 @@ _ROOT = b"/"
 
 
 def check_access(endpoints: Iterable[str], tls: TlsFiles | None, *, insecure: bool) -> None:
-    """Log OPEN_ETCD if an endpoint answers a caller without an identity, and raise it if other machines reach the
-    endpoint, unless ``insecure`` allows that. ``tls``: the files for etcd; None: plain text. An endpoint that does not
-    answer is not judged."""
+    """Raise OPEN_ETCD if an endpoint answers a caller without an identity; ``insecure``: log it only.
+
+    ``tls``: the files for etcd; None: plain text. An endpoint that does not answer is not judged.
+    """
     for endpoint in endpoints:
         if not _is_open(endpoint, tls):
             continue
         error = errors.tls.OPEN_ETCD(endpoint=endpoint)
-        if not insecure and not endpoint.startswith(UNIX) and not is_loopback(endpoint.rpartition("://")[2]):
+        if not insecure:
             raise error
         get_logger().warning("configuration", error=str(error), workaround=error.workaround)
 

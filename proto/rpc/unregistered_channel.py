@@ -8,7 +8,7 @@ segmentation fault. A call of a method that is not registered raises ValueError.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Self
 
 import grpc
 
@@ -40,7 +40,7 @@ class UnregisteredChannel(grpc.Channel):
     def close(self) -> None:
         self._inner.close()
 
-    def __enter__(self) -> UnregisteredChannel:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -117,6 +117,7 @@ def worker_address() -> Iterator[Callable[[TaskService], str]]:
 # -- rows larger than a message
 
 
+@pytest.mark.turns
 def test_a_row_larger_than_a_message_is_evaluated(worker_address: Callable[[TaskService], str]) -> None:
     made = plan("concat(cast(length(v) AS string), right(v, 3)) AS x")
     asker = TransformClient(worker_address(service(made)), WHO)

@@ -30,7 +30,7 @@ from tests.support.etcd import Etcd
 from tests.support.ports import free_port
 from tests.support.wait import until
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.turns]
 
 
 @pytest.fixture

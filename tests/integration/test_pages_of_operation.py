@@ -13,6 +13,8 @@ from tests.support.cluster import Json
 from tests.support.daemon import Daemon
 from tests.support.wait import until
 
+pytestmark = pytest.mark.turns
+
 _MACHINE = re.compile(r"^systemctl (stop|start) dm-(?:master|worker) +# on the machine of ([\w-]+)$")
 
 

@@ -17,6 +17,8 @@ from tests.support.mysql import MySQL
 from tests.support.world import World
 from tests.support.writer import ShardTable, Writer, beside_a_writer
 
+pytestmark = pytest.mark.turns
+
 # The privileges that the README lists. A password makes MySQL use its own login method, caching_sha2_password.
 SOURCE_GRANTS = ("SELECT, REPLICATION SLAVE, REPLICATION CLIENT ON *.*",)
 TARGET_GRANTS = (

@@ -131,9 +131,7 @@ def test_with_tls_prometheus_shows_a_certificate(masters: list[Daemon], etcd: Et
     authority = Authority(tmp_path / "tls")
     own, prometheus = authority.issue("own", "dm"), authority.issue("prometheus", "prometheus")
     master = masters[0]
-    master.write_config(
-        etcd=[f"http://{etcd.endpoint}"], ssl_ca=own.ca, ssl_cert=own.cert, ssl_key=own.key, cert_allowed_cn=["dm"]
-    )
+    master.write_config(etcd=[etcd.endpoint], ssl_ca=own.ca, ssl_cert=own.cert, ssl_key=own.key, cert_allowed_cn=["dm"])
     master.start()
     host, _, port = master.http.rpartition(":")
 

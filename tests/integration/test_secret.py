@@ -11,6 +11,8 @@ from tests.support.cluster import Cluster, source_yaml
 from tests.support.mariadb import MariaDB
 from tests.support.wait import until
 
+pytestmark = pytest.mark.turns
+
 OF_SOURCE = "source-Geheim-4711"
 OF_TARGET = "target-Geheim-4712"
 

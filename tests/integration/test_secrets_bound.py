@@ -5,6 +5,8 @@ from __future__ import annotations
 import ssl
 from pathlib import Path
 
+import pytest
+
 from shardmerge.proto import config_pb2, errors, etcd_keys
 from shardmerge.proto import state_pb2 as state
 from tests.support.certificates import Authority
@@ -12,6 +14,8 @@ from tests.support.cluster import Cluster, source_yaml
 from tests.support.mariadb import MariaDB
 from tests.support.rogue import Peer, Rogue
 from tests.support.wait import until
+
+pytestmark = pytest.mark.turns
 
 PASSWORD = "source-Geheim-4715"
 

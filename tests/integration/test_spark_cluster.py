@@ -26,7 +26,7 @@ from tests.support.spark_merge import SparkMerge, is_slow, lane_processes
 from tests.support.wait import until
 from tests.support.writer import Writer
 
-pytestmark = [pytest.mark.spark, pytest.mark.clusters]
+pytestmark = [pytest.mark.spark, pytest.mark.clusters, pytest.mark.turns]
 
 _RECOVERY_SECONDS = 5.0
 """A lost executor, with slots left on another one: from the kill until rows are applied again."""
@@ -109,7 +109,6 @@ def test_a_merge_whose_lane_and_executor_are_killed(
     merge.end()
 
 
-@pytest.mark.turns
 def test_a_signal_while_no_executor_is_there(make_spark: Callable[..., SparkCluster], starts: Starts) -> None:
     spark = make_spark(cores=())
     worker = starts.begin({**spark.settings, "spark.cores.max": "4"})

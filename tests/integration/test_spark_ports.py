@@ -29,7 +29,7 @@ from tests.support.mariadb import MariaDB
 from tests.support.wait import until
 from tests.support.world import Family
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.turns]
 
 _SECRET = "what-nobody-may-read"
 _SECRET_KEY = "spark.authenticate.secret"

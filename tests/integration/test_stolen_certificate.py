@@ -28,6 +28,8 @@ from tests.support.etcd import Etcd
 from tests.support.page import DOCS, blocks
 from tests.support.wait import until
 
+pytestmark = pytest.mark.turns
+
 STOLEN = DOCS / "how-to" / "certificate-stolen.md"
 ALL = {"gRPC read", "gRPC write", "JSON read", "JSON write"}
 _FORGED = b"source/evil"

@@ -77,9 +77,7 @@ def _wait_for(etcd: Etcd, *wanted: tuple[str, str]) -> None:
 def test_by_certificate(etcd: Etcd, make_master: Callable[..., Daemon], tmp_path: Path) -> None:
     authority = Authority(tmp_path / "pki")
     own, alice = authority.issue("master", "cluster"), authority.issue("alice", "alice")
-    master = make_master(
-        {"ssl-ca": own.ca, "ssl-cert": own.cert, "ssl-key": own.key, "etcd": [f"http://{etcd.endpoint}"]}
-    )
+    master = make_master({"ssl-ca": own.ca, "ssl-cert": own.cert, "ssl-key": own.key, "etcd": [etcd.endpoint]})
     _run(master, "pause-task", "t", tls=alice)
     _wait_for(etcd, ("pause-task", "alice"))
 

@@ -26,7 +26,7 @@ from tests.support.wait import until
 from tests.support.world import Family
 from tests.support.writer import Writer
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.turns]
 
 CLUSTER = "shardmerge.cluster"
 
@@ -169,7 +169,8 @@ def test_a_task_by_tls(
 def test_turned_on_while_a_task_runs(
     make_server: Callable[..., MariaDB], make_cluster: Callable[..., Cluster], tmp_path: Path
 ) -> None:
-    """Follows the order of docs/how-to/tls.md: etcd on two ports, workers, masters, while rows are replicated."""
+    """Follows the order of docs/how-to/tls.md: etcd at a socket and a port, workers, masters, while rows are
+    replicated."""
     files = Authority(tmp_path / "pki").issue("cluster", CLUSTER)
     source, target = make_server("source"), make_server("target")
     cluster = make_cluster(workers=1)
@@ -182,7 +183,7 @@ def test_turned_on_while_a_task_runs(
         cluster.wait_replicating("turned_on")
         secured = f"127.0.0.1:{free_port()}"
         cluster.etcd.options = (
-            f"--listen-client-urls=http://{cluster.etcd.endpoint},https://{secured}",
+            f"--listen-client-urls=unix://etcd:0,https://{secured}",
             f"--cert-file={files.cert}",
             f"--key-file={files.key}",
             f"--trusted-ca-file={files.ca}",
@@ -256,8 +257,9 @@ def test_files_that_a_daemon_does_not_start_with(authority: Authority, tmp_path:
     gives_up({"ssl-ca": right.ca}, errors.config.INVALID)
 
 
-def test_an_etcd_without_tls(authority: Authority, plain_etcd: Etcd, tmp_path: Path) -> None:
-    """The daemon does not use plain text with etcd unless its configuration requests it."""
+def test_an_etcd_without_tls(authority: Authority, tmp_path: Path) -> None:
+    """The daemon does not use plain text with etcd unless its configuration requests it, and allows that others do."""
+    plain_etcd = Etcd(tmp_path / "etcd", host="127.0.0.1").start()
     files = authority.issue("right", CLUSTER)
     Path(files.key).chmod(0o644)
     daemon = Daemon("master", "m1", tmp_path, {**keys_of(files), "etcd": [plain_etcd.endpoint]}, {}).start()
@@ -266,12 +268,13 @@ def test_an_etcd_without_tls(authority: Authority, plain_etcd: Etcd, tmp_path: P
         until(lambda: wanted in daemon.log.read_text(), "it says so")
         assert f"[{errors.tls.KEY_READABLE.code} " in daemon.log.read_text()
         daemon.stop()
-        daemon.write_config(etcd=[f"http://{plain_etcd.endpoint}"])
+        daemon.write_config(etcd=[f"http://{plain_etcd.endpoint}"], insecure="true")
         size = len(daemon.log.read_text())
         daemon.start()
         until(lambda: "revision=" in daemon.log.read_text()[size:], "it leads")
     finally:
         daemon.stop()
+        plain_etcd.stop()
 
 
 def test_an_etcd_with_tls(authority: Authority, tmp_path: Path) -> None:
@@ -302,7 +305,7 @@ def test_a_daemon_at_an_address_that_is_not_in_its_certificate(
 ) -> None:
     """No other process could connect to it: the error appears at its start, not when the first lane fails."""
     files = authority.issue("elsewhere", CLUSTER, hosts=("master.example",))
-    settings = {**keys_of(files), "etcd": [f"http://{plain_etcd.endpoint}"]}
+    settings = {**keys_of(files), "etcd": [plain_etcd.endpoint]}
     daemon = Daemon("master", "m1", tmp_path, settings, {}).start()
     try:
         wanted = (

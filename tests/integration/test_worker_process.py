@@ -16,7 +16,7 @@ from tests.support.wait import until
 from tests.support.world import Family
 from tests.support.writer import Writer
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.turns]
 
 
 def _left(folder: Path) -> list[str]:

@@ -101,7 +101,7 @@ class Cluster:
         # A Unix socket's path must be short, and that of a test's folder is long.
         self._runtime = Path(tempfile.mkdtemp(prefix="sm-"))
         self.hooks = Hooks(directory / "hooks")
-        self.etcd = Etcd(directory / "etcd", tls=tls)
+        self.etcd = Etcd(directory / "etcd", tls=tls, private=self._runtime)
         self.tls = tls
         self.spark = self.spark_by_default if spark is None else spark
         self._is_plain = not (worker_settings or master_settings or environment or tls)
@@ -167,7 +167,7 @@ class Cluster:
         self._environment.update(self._own_environment())
         etcd = _object(loan.facts["etcd"])
         self.etcd.adopt(
-            self.directory / "etcd", int(etcd["port"]), int(etcd["peer_port"]), LentProcess(loan, int(etcd["process"]))
+            self.directory / "etcd", self._runtime, int(etcd["peer_port"]), LentProcess(loan, int(etcd["process"]))
         )
         for daemon, facts in zip(self.daemons, _objects(loan.facts["daemons"]), strict=True):
             settings = self._settings(daemon.kind, daemon.name)
@@ -186,7 +186,7 @@ class Cluster:
         return {
             "directory": str(self.directory),
             "runtime": str(self._runtime),
-            "etcd": {"port": self.etcd.port, "peer_port": self.etcd.peer_port, "process": self.etcd.pid},
+            "etcd": {"peer_port": self.etcd.peer_port, "process": self.etcd.pid},
             "daemons": [
                 {"address": daemon.address, "http": daemon.http, "process": daemon.pid} for daemon in self.daemons
             ],

@@ -1,7 +1,10 @@
-"""Runs a real etcd on free loopback ports, which the test can kill and restart."""
+"""Runs a real etcd at a Unix socket, or a free port, which the test can kill and restart."""
 
 from __future__ import annotations
 
+import os
+import shutil
+import tempfile
 from pathlib import Path
 
 from shardmerge.proto.errors import ShardmergeError
@@ -13,11 +16,11 @@ from tests.support.server import Server
 
 
 class Etcd(Server):
-    """One member with one directory and the same ports for its whole life. ``endpoint`` is "127.0.0.1:port".
+    """One member with one directory and the same address for its whole life: a Unix socket in a folder of mode 0700,
+    ``endpoint`` is "unix:path"; or with ``tls`` or ``host`` a port, ``endpoint`` is "host:port".
 
     ``tls``: its certificate, and the authority whose certificates clients must present; None: plain text. ``host``:
-    another address to listen at. ``private``: a folder for a Unix socket to listen at instead; ``endpoint`` is
-    "unix:path" then.
+    the address to listen at. ``private``: the folder of the socket, whose path must be short; None: one of its own.
     """
 
     def __init__(
@@ -26,20 +29,32 @@ class Etcd(Server):
         options: tuple[str, ...] = (),
         tls: TlsFiles | None = None,
         *,
-        host: str = "127.0.0.1",
+        host: str = "",
         private: Path | None = None,
     ) -> None:
         super().__init__(directory)
         self.options = options
         self.tls = tls
-        self.port = free_port()
         self.peer_port = free_port()
+        self._own_folder: Path | None = None
+        if tls is not None or host:
+            self.private = None
+            self.endpoint = f"{host or '127.0.0.1'}:{free_port()}"
+            return
+        if private is None:
+            # The folder of a run is removed at its end.
+            private = self._own_folder = Path(
+                tempfile.mkdtemp(prefix="sm-", dir=os.environ.get("PYTEST_DEBUG_TEMPROOT"))
+            )
+        self._listen_in(private)
+
+    def _listen_in(self, private: Path) -> None:
         # etcd takes the socket's path from host and port, relative to its working directory.
         self.private = private
-        self.endpoint = f"{host}:{self.port}" if private is None else f"unix:{private / 'etcd:0'}"
+        self.endpoint = f"unix:{private / 'etcd:0'}"
 
     def start(self) -> Etcd:
-        """Start and wait until it answers; after :meth:`Server.kill` with the same data and ports."""
+        """Start and wait until it answers; after :meth:`Server.kill` with the same data and address."""
         self.directory.mkdir(parents=True, exist_ok=True)
         scheme = "http" if self.tls is None else "https"
         url = f"{scheme}://{self.endpoint}" if self.private is None else "unix://etcd:0"
@@ -66,10 +81,15 @@ class Etcd(Server):
         )
         return self
 
-    def adopt(self, directory: Path, port: int, peer_port: int, process: LentProcess) -> None:
-        """Represent this running etcd from now on."""
-        self.directory, self.port, self.peer_port, self._process = directory, port, peer_port, process
-        self.endpoint = f"127.0.0.1:{port}"
+    def adopt(self, directory: Path, private: Path, peer_port: int, process: LentProcess) -> None:
+        """Represent this running etcd, whose socket is in ``private``, from now on."""
+        self.directory, self.peer_port, self._process = directory, peer_port, process
+        self._listen_in(private)
+
+    def stop(self) -> None:
+        super().stop()
+        if self._own_folder is not None:
+            shutil.rmtree(self._own_folder, ignore_errors=True)
 
     def _answers(self) -> bool:
         with self.client(timeout=1.0) as client:

@@ -10,13 +10,10 @@ from shardmerge.master.state import State
 from shardmerge.master.store import Store
 from shardmerge.master.watch import MasterWatch
 from shardmerge.proto import master_pb2 as pb
-from shardmerge.proto.config.address import is_loopback
 from shardmerge.proto.warnings.certificates import certificate_warnings
 from shardmerge.proto.warnings.clocks import clock_warning
 
-_SECURITY_SETTING = re.compile(
-    r"^(insecure|ssl-ca|master-addr|worker-addr|advertise-addr): '?([^'\n]*)'?$", re.MULTILINE
-)
+_INSECURE = re.compile(r"^insecure: true$", re.MULTILINE)
 OFFLINE, FREE, BOUND = "offline", "free", "bound"
 
 
@@ -57,12 +54,12 @@ def list_members(request: pb.ListMemberRequest, state: State) -> pb.ListMemberRe
                 name=leader.name,
                 addr=leader.address,
                 alive=leader.name in state.masters,
-                insecure=leader.name in state.masters and is_open(state.masters[leader.name].value.settings),
+                insecure=leader.name in state.masters and is_insecure(state.masters[leader.name].value.settings),
             )
         )
     if every or request.master:
         answer.masters.extend(
-            pb.MasterMember(name=name, addr=entry.value.address, alive=True, insecure=is_open(entry.value.settings))
+            pb.MasterMember(name=name, addr=entry.value.address, alive=True, insecure=is_insecure(entry.value.settings))
             for name, entry in sorted(state.masters.items())
             if not names or name in names
         )
@@ -86,15 +83,11 @@ def _worker(name: str, state: State) -> pb.WorkerMember:
         addr=entry.value.address,
         stage=BOUND if source else FREE,
         source=source,
-        insecure=is_open(entry.value.settings),
+        insecure=is_insecure(entry.value.settings),
     )
 
 
-def is_open(settings: str) -> bool:
-    """Whether other machines reach a daemon in plain text, according to the settings in its record. The record has no
-    field for it because masters of the previous version would refuse an unknown field. Pure."""
-    found = dict(_SECURITY_SETTING.findall(settings))
-    if found.get("insecure") != "true" or found.get("ssl-ca"):
-        return False
-    addresses = (found.get(key, "") for key in ("master-addr", "worker-addr", "advertise-addr"))
-    return not all(is_loopback(address) for address in addresses if address)
+def is_insecure(settings: str) -> bool:
+    """Whether a daemon's settings, as in its record, allow what its protection refuses. The record has no field for it
+    because masters of the previous version would refuse an unknown field. Pure."""
+    return _INSECURE.search(settings) is not None

@@ -124,8 +124,8 @@ class DaemonFile(FileModel):
     insecure: Annotated[
         bool,
         Key(
-            "Our own: allow an address that other machines reach without TLS. Any program that reaches it may control "
-            "the cluster and read its data.",
+            "Our own: allow an address that other machines reach without TLS, and an etcd that answers callers without "
+            "an identity. Any program that reaches them may control the cluster and read its data.",
         ),
     ] = False
     etcd_ssl_ca: Annotated[

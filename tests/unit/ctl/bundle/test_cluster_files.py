@@ -53,7 +53,7 @@ def test_members_that_need_a_look_are_warned_of() -> None:
         workers=[pb.WorkerMember(name="w1", stage="offline", source="s1"), pb.WorkerMember(name="w2", stage="free")],
     )
     assert list(warnings(answer)) == [
-        "master m1 is reached in plain text from other machines (insecure)",
+        "master m1 is not protected: its file has insecure: true",
         "worker w1 is offline, and holds source s1",
         "no master leads",
     ]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import socket
+import ssl
 import threading
+import warnings
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -151,6 +153,38 @@ def test_a_server_whose_certificate_expires(authority: Authority, monkeypatch: p
         process.use(Tls(authority.issue("client", "dm-master")))
         said = refused(address, errors.tls.PEER_NOT_TRUSTED)
     assert "expired" in said.message
+
+
+def test_clients_that_do_not_check_themselves(authority: Authority) -> None:
+    """A thief's client: its certificate has expired, or it offers old versions of TLS only."""
+    expired, valid = authority.issue("expired", "dm-master", days=-1), authority.issue("client", "dm-master")
+    with serving(Tls(authority.issue("server", "dm-worker"))) as address:
+        assert _is_accepted(address, valid, ssl.TLSVersion.TLSv1_2)
+        assert not _is_accepted(address, expired, ssl.TLSVersion.TLSv1_2)
+        assert not _is_accepted(address, expired, ssl.TLSVersion.TLSv1_3)
+        assert not _is_accepted(address, valid, ssl.TLSVersion.TLSv1_1)
+        assert not _is_accepted(address, valid, ssl.TLSVersion.TLSv1)
+
+
+def _is_accepted(address: str, files: TlsFiles, newest: ssl.TLSVersion) -> bool:
+    """Whether the server sends its settings of HTTP/2 to a client with these files."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    context.set_ciphers("ALL:@SECLEVEL=0")
+    context.set_alpn_protocols(["h2"])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        context.minimum_version = ssl.TLSVersion.TLSv1
+        context.maximum_version = newest
+    context.load_cert_chain(files.cert, files.key)
+    host, _, port = address.rpartition(":")
+    with socket.create_connection((host, int(port)), timeout=60) as plain:
+        try:
+            with context.wrap_socket(plain) as opened:
+                return len(opened.read(1)) == 1
+        except OSError:
+            return False
 
 
 def test_names_that_may_call(authority: Authority) -> None:

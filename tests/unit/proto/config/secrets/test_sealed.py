@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from shardmerge.master.commands.cluster.members import is_open
+from shardmerge.master.commands.cluster.members import is_insecure
 from shardmerge.master.state import Entry, State, parse
 from shardmerge.master.stored_secrets import earlier_version, to_seal
 from shardmerge.proto import config_pb2, errors, etcd_keys, secret
@@ -201,13 +201,10 @@ def test_a_secret_is_no_other_secret(key: secret.SecretKey) -> None:
     ("text", "answer"),
     [
         ("", False),
-        ("insecure: true", False),
-        ("{insecure: true, master-addr: ':1'}", True),
-        ("{insecure: true, advertise-addr: 'h:1'}", True),
-        ("{insecure: true, master-addr: ':1', ssl-ca: a, ssl-cert: b, ssl-key: c}", False),
+        ("{insecure: false, name: 'insecure: true'}", False),
+        ("insecure: true", True),
+        ("{insecure: true, master-addr: ':1', ssl-ca: a, ssl-cert: b, ssl-key: c}", True),
     ],
 )
-def test_what_is_open_is_known_by_its_settings(text: str, answer: bool) -> None:
-    told = parse_master(text, "m", {})
-    assert is_open(shown(told)) == answer
-    assert told.is_open == answer
+def test_a_daemon_is_known_as_insecure_by_its_settings(text: str, answer: bool) -> None:
+    assert is_insecure(shown(parse_master(text, "m", {}))) == answer
