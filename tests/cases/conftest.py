@@ -20,12 +20,12 @@ def _started(folder: Path) -> Iterator[World]:
         made.stop()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def world_without_jvm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     yield from _started(tmp_path_factory.mktemp("cases"))
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def world_with_spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     yield from _started(tmp_path_factory.mktemp("spark-cases"))
 

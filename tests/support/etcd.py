@@ -59,6 +59,7 @@ class Etcd(Server):
         scheme = "http" if self.tls is None else "https"
         url = f"{scheme}://{self.endpoint}" if self.private is None else "unix://etcd:0"
         if self.private is not None:
+            self.private.mkdir(mode=0o700, exist_ok=True)  # stop() has removed its own
             (self.private / "etcd:0").unlink(missing_ok=True)  # of one that was killed
         peer = f"http://127.0.0.1:{self.peer_port}"
         self._launch(

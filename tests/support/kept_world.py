@@ -197,11 +197,17 @@ class Keeper:
     def uses_servers(self, borrower: int) -> bool:
         """Return whether a cluster may still write to the servers that ``borrower`` has returned."""
         busy = (Stage.RETURNED, Stage.CLEANING, Stage.REMOVING)
+        return self._has_cluster(borrower) or any(slot.stage in busy for slot in self.slots if slot.kind in _CLUSTERS)
+
+    def _has_cluster(self, borrower: int) -> bool:
         return any(
-            slot.stage in busy or (slot.stage == Stage.LENT and slot.borrower == borrower)
-            for slot in self.slots
-            if slot.kind in _CLUSTERS
+            slot.stage == Stage.LENT and slot.borrower == borrower for slot in self.slots if slot.kind in _CLUSTERS
         )
+
+    def _is_soon_ready(self, slot: Slot) -> bool:
+        # A server waits for its borrower's cluster, which that process may have for many more tests.
+        waits = slot.stage == Stage.RETURNED and slot.kind not in _CLUSTERS and self._has_cluster(slot.borrower)
+        return slot.stage in _SOON_READY and not waits
 
     def lend(self, kind: str, wishes: Json) -> Slot | None:
         """Return a ready part, and wait for it when one will soon be ready; None when all are lent."""
@@ -220,8 +226,7 @@ class Keeper:
                         slot.set(Stage.LENT)
                         slot.borrower = borrower
                         return slot
-                held = kind not in _CLUSTERS and self.uses_servers(borrower)
-                soon = [s.stage for s in slots if s.stage in _SOON_READY and not (held and s.stage == Stage.RETURNED)]
+                soon = [slot.stage for slot in slots if self._is_soon_ready(slot)]
                 # Parts that are starting may be meant for other requests.
                 mine = wanted or Stage.RETURNED in soon or Stage.CLEANING in soon
                 empty = next((slot for slot in slots if slot.stage == Stage.EMPTY), None)
