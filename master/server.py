@@ -48,7 +48,7 @@ from shardmerge.proto.compare_pb2_grpc import add_CompareServicer_to_server
 from shardmerge.proto.diagnostics.self_report import SelfReport
 from shardmerge.proto.errors import ShardmergeError
 from shardmerge.proto.etcd import Etcd
-from shardmerge.proto.files.local_socket import LocalSocket
+from shardmerge.proto.files.local_socket import SCHEME, LocalSocket
 from shardmerge.proto.http.loops import LoopAges
 from shardmerge.proto.http.server import HttpEndpoint, started_endpoint
 from shardmerge.proto.log import get_logger
@@ -138,7 +138,7 @@ class Master:
             SchemaCommand(self._store, self._workers, settings.rpc_timeout),
             QuarantineCommand(self._store, self._workers),
             RulesCommand(self._store, self._workers, settings.rpc_timeout),
-            ConfigCommand(self._store, f"unix:{settings.socket}" if settings.socket else ""),
+            ConfigCommand(self._store, f"{SCHEME}{settings.socket}" if settings.socket else ""),
             TransferCommand(self._store, self._workers, waiter, settings.rpc_timeout),
             LeaderCommand(settings.name, self._store, self._election),
             DiagnosticsCommand(settings.name, self._self_report, self._store, self._workers, self._etcd),

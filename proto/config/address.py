@@ -8,9 +8,10 @@ from typing import Annotated
 
 from pydantic import AfterValidator
 
+from shardmerge.proto.files.local_socket import SCHEME
+
 EVERY_INTERFACE = frozenset({"", "0.0.0.0", "[::]"})  # noqa: S104  (compared, not bound)
 """Hosts of an address that listens everywhere."""
-
 
 _LOOPBACK_NAMES = frozenset({"localhost", "localhost.localdomain", "ip6-localhost"})
 
@@ -42,13 +43,18 @@ def _reachable(text: str) -> str:
 
 
 def _of_etcd(text: str) -> str:
-    if text.startswith("unix:/") and not text.startswith("unix://"):
+    if text.startswith(f"{SCHEME}/") and not text.startswith(f"{SCHEME}//"):
         return text
     scheme, mark, address = text.rpartition("://")
     if mark and scheme not in ("http", "https"):
         raise ValueError("must be host:port, https://host:port, http://host:port or unix:/path/of/the/socket")
     _reachable(_address(address))
     return text
+
+
+def is_plain_etcd(endpoint: str) -> bool:
+    """Whether an endpoint of etcd asks for plain text, also where there are certificates. Pure."""
+    return endpoint.startswith(("http://", SCHEME))
 
 
 HTTP_AUTO = "auto"

@@ -9,12 +9,12 @@ from pathlib import Path
 import grpc
 
 from shardmerge.proto import errors
+from shardmerge.proto.config.address import is_plain_etcd
 from shardmerge.proto.etcd.api import rpc
+from shardmerge.proto.files.local_socket import SCHEME
 from shardmerge.proto.log import get_logger
 from shardmerge.proto.tls.model import TlsFiles
 
-UNIX = "unix:"
-"""Before the path of a Unix socket, as in gRPC."""
 _ANSWER_SECONDS = 2.0
 _ROOT = b"/"
 
@@ -34,11 +34,11 @@ def check_access(endpoints: Iterable[str], tls: TlsFiles | None, *, insecure: bo
 
 
 def _is_open(endpoint: str, tls: TlsFiles | None) -> bool:
-    if endpoint.startswith(UNIX):
-        return reached_by_others(Path(endpoint.removeprefix(UNIX)))
-    scheme, _, address = endpoint.rpartition("://")
+    if endpoint.startswith(SCHEME):
+        return reached_by_others(Path(endpoint.removeprefix(SCHEME)))
+    address = endpoint.rpartition("://")[2]
     options = (("grpc.enable_http_proxy", 0), ("grpc.use_local_subchannel_pool", 1))
-    if tls is None or scheme == "http":
+    if tls is None or is_plain_etcd(endpoint):
         channel = grpc.insecure_channel(address, options)
     else:
         channel = grpc.secure_channel(address, grpc.ssl_channel_credentials(Path(tls.ca).read_bytes()), options)

@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING
 
 import grpc
 
+from shardmerge.proto.config.address import is_plain_etcd
 from shardmerge.proto.etcd.api import rpc
+from shardmerge.proto.files.local_socket import SCHEME
 
 if TYPE_CHECKING:
     from shardmerge.proto.tls.store import CertificateStore
@@ -30,10 +32,10 @@ class Connection:
     """One endpoint: its channel and the services on it."""
 
     def __init__(self, endpoint: str, keeper: CertificateStore | None) -> None:
-        """``keeper``: the certificates; None: plain text, as for an address with ``http://`` and for a Unix socket."""
+        """``keeper``: the certificates; None: plain text."""
         self.endpoint = endpoint
-        scheme, _, self._address = endpoint.rpartition("://")
-        self._keeper = None if scheme == "http" or endpoint.startswith("unix:") else keeper
+        self._address = endpoint.rpartition("://")[2]
+        self._keeper = None if is_plain_etcd(endpoint) else keeper
         self._made_with = None if self._keeper is None else self._keeper.current()
         if self._keeper is None:
             self.channel = grpc.insecure_channel(self._address, options=_CHANNEL_OPTIONS)
@@ -57,7 +59,7 @@ class Connection:
 
     def log_tls_problem(self) -> None:
         """Log the reason if the endpoint does not answer because of TLS."""
-        if self._address.startswith("unix:"):
+        if self._address.startswith(SCHEME):
             return
         from shardmerge.proto.tls.diagnose import log_diagnosis
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from shardmerge.proto.config.address import is_loopback, is_open_collector
+from shardmerge.proto.config.address import is_loopback, is_open_collector, is_plain_etcd
 from shardmerge.proto.config.daemon.model import DaemonFile, MasterFile
 from shardmerge.proto.config.document.yaml_file import Document
 from shardmerge.proto.config.finding import ConfigFinding
@@ -19,7 +19,7 @@ def tls_of(file: DaemonFile) -> Tls | None:
 
 def etcd_tls_of(file: DaemonFile) -> TlsFiles | None:
     """The files for etcd; None: plain text. An endpoint may override it for itself."""
-    if all(endpoint.startswith(("http://", "unix:")) for endpoint in file.etcd):
+    if all(map(is_plain_etcd, file.etcd)):
         return None
     if not file.etcd_ssl_ca and not file.etcd_ssl_cert:
         return TlsFiles(file.ssl_ca, file.ssl_cert, file.ssl_key) if file.ssl_ca else None

@@ -182,7 +182,7 @@ def _is_accepted(address: str, files: TlsFiles, newest: ssl.TLSVersion) -> bool:
     with socket.create_connection((host, int(port)), timeout=60) as plain:
         try:
             with context.wrap_socket(plain) as opened:
-                return len(opened.read(1)) == 1
+                return len(opened.recv(1)) == 1
         except OSError:
             return False
 
