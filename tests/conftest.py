@@ -90,31 +90,24 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         names = {mark.name for mark in item.iter_markers()}
         test, _, _ = item.nodeid.partition("[")
-        if names & _OF_OWN_COMMAND:
-            continue
         if names & _OF_GRID:
-            if grid_part(item.nodeid) == part:
+            if not names & _OF_OWN_COMMAND and grid_part(item.nodeid) == part:
                 item.add_marker("rotating")
                 if UNIT in item.path.parents:
                     long_files.add(item.path)
         elif INTEGRATION in item.path.parents and test not in always and test.partition("::")[0] not in always:
             combinations[test].append(item)
+    # The tests of a file with the marker have the same turn, for they share servers.
+    long = sorted({several[0].path for several in combinations.values() if several[0].get_closest_marker("turns")})
     for test, several in combinations.items():
-        # The tests of a file with the marker have the same turn, for they share servers.
-        long = several[0].get_closest_marker("turns") is not None
-        turns = _TURNS if long else min(_TURNS, len(several))
-        first = zlib.crc32((test.partition("::")[0] if long else test).encode())
+        is_long = several[0].get_closest_marker("turns") is not None
+        turns = _TURNS if is_long else min(_TURNS, len(several))
+        first = long.index(several[0].path) if is_long else zlib.crc32(test.encode())
         for number, item in enumerate(several, first):
-            if not has_its_turn(number, turns, part):
+            if number % turns != part % turns:
                 item.add_marker("later")
     # At the end such a file would run alone, while the other process waits.
     items.sort(key=lambda item: item.path not in long_files)
-
-
-def has_its_turn(number: int, turns: int, part: int) -> bool:
-    """Return whether the test of this number, of tests that are divided among as many runs as ``turns``, is in the run
-    with this part of the grid."""
-    return number % turns == part % turns
 
 
 def grid_part(test: str) -> int:

@@ -34,6 +34,7 @@ from tests.benchmarks import (
     shard_ddl,
     shard_ddl_latency,
     shard_tables,
+    start,
     verify,
 )
 from tests.benchmarks.figures import json_line, percentile, ratio, table
@@ -68,6 +69,8 @@ class Run:
     def part(self, part: str) -> None:
         world, values, more = self.world, self.values, self.more
         match part:
+            case "start":
+                self.start()
             case "full":
                 self.full()
             case "ceiling-load":
@@ -113,6 +116,13 @@ class Run:
                 self.scraping()
             case _:
                 self.memory(memory.run(world))
+
+    def start(self) -> None:
+        found = start.run(self.world.settings.directory / "start")
+        self.values["start_worker_cpu_s"] = found.worker_cpu
+        self.values["start_worker_s"] = found.worker_seconds
+        self.values["start_master_cpu_s"] = found.master_cpu
+        self.values["start_dmctl_cpu_s"] = found.dmctl_cpu
 
     def full(self) -> None:
         found = self.world.history

@@ -35,6 +35,10 @@ class Figure:
 
 
 FIGURES: tuple[Figure, ...] = (
+    Figure("start_worker_cpu_s", "processor seconds of a worker and its JVM until it is ready; medians", Goal(most=8)),
+    Figure("start_worker_s", "seconds until a worker is ready", Goal(most=8)),
+    Figure("start_master_cpu_s", "processor seconds of a master until it answers", Goal(most=1)),
+    Figure("start_dmctl_cpu_s", "processor seconds of `dmctl list-member`", Goal(most=0.3)),
     Figure("full_rows_per_s", "history: rows of all sources / seconds from start-task to the last chunk"),
     Figure("ceiling_load_rows_per_s", "the target alone: LOAD DATA LOCAL from memory, as many connections"),
     Figure("full_ratio", "full / ceiling_load", Goal(least=0.72)),

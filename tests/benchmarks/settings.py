@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 PARTS = (
+    "start",
     "full",
     "ceiling-load",
     "drain",
@@ -34,7 +35,9 @@ PARTS = (
 _CHANGING = frozenset({"full", "drain", "drain-uniform", "lag", "lag1k"})
 """Parts after which the merged table is compared."""
 
-_ASKED_FOR = frozenset({"rules", "pre-created", "shard-ddl", "shard-ddl-latency", "shard-tables", "scale", "scraping"})
+_ASKED_FOR = frozenset(
+    {"start", "rules", "pre-created", "shard-ddl", "shard-ddl-latency", "shard-tables", "scale", "scraping"}
+)
 """Parts that run only on request."""
 
 SOURCES = 2
