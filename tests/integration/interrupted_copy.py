@@ -8,11 +8,10 @@ from collections import Counter
 import pytest
 
 from shardmerge.proto import config_pb2, failpoints
-from tests.integration.lane_rig import LaneRig, Run, has_joined
+from tests.integration.lane_rig import LaneRig, Run
 from tests.integration.snapshot_rig import subtask_config
 from tests.integration.snapshot_tables import make_tables
 from tests.support.database import Database
-from tests.support.wait import until
 
 ROWS = 1000
 CHUNKS = 10
@@ -68,16 +67,6 @@ def config_of(target: Database, position: str = "auto") -> config_pb2.SubTaskCon
     config = subtask_config(target, threads=1, chunk_rows=ROWS // CHUNKS, position=position)
     config.replicate.lanes = 2
     return config
-
-
-def joined(run: Run, target: Database) -> None:
-    """Wait until all tables are in the subtask's own stream, and everything is applied."""
-
-    def done() -> bool:
-        assert not run.ended, run.join()
-        return has_joined(run, target)
-
-    until(done, "all tables are copied and joined", 120)
 
 
 def same(source: Database, target: Database, tables: tuple[str, ...] = ("shard.t", "shard.u")) -> None:

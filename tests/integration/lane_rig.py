@@ -88,6 +88,20 @@ class Run:
         until(lambda: self.status().synced or self._outcomes, "the run has applied everything")
         assert not self._outcomes, self._outcomes
 
+    def until_joined(self, target: Database) -> None:
+        """Wait until all tables are copied and in the subtask's own stream, and everything is applied."""
+
+        def done() -> bool:
+            assert not self.ended, self.join()
+            return has_joined(self, target)
+
+        try:
+            until(done, "all tables are in the stream, and everything is applied")
+        except AssertionError:
+            faulthandler.dump_traceback(all_threads=True)
+            print(None if self.unit is None else self.unit.status())
+            raise
+
     @property
     def ended(self) -> bool:
         return bool(self._outcomes)

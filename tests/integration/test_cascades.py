@@ -10,11 +10,10 @@ import pytest
 from shardmerge.proto import errors
 from shardmerge.proto.state_pb2 import BinlogOp
 from shardmerge.worker.unit.contract import Failed
-from tests.integration.lane_rig import LaneRig, Run, has_joined
+from tests.integration.lane_rig import LaneRig
 from tests.integration.snapshot_rig import subtask_config
 from tests.integration.snapshot_tables import make_tables, servers, source, target
 from tests.support.database import Database
-from tests.support.wait import until
 
 __all__ = ["servers", "source", "target"]
 
@@ -36,20 +35,12 @@ def _make(source: Database) -> None:
     )
 
 
-def _synced(run: Run, target: Database) -> None:
-    def done() -> bool:
-        assert not run.ended, run.join()
-        return has_joined(run, target)
-
-    until(done, "everything is applied", 60)
-
-
 @pytest.mark.parametrize("name", list(STATEMENTS))
 def test_the_task_stops_before_the_statement(source: Database, target: Database, tmp_path: Path, name: str) -> None:
     _make(source)
     with LaneRig(source, target, tmp_path, subtask_config(target, threads=1)) as rig:
         run = rig.begin(rig.config)
-        _synced(run, target)
+        run.until_joined(target)
         source.execute(STATEMENTS[name])
         outcome = run.join(60)
         assert isinstance(outcome, Failed)
@@ -66,7 +57,7 @@ def test_the_task_stops_before_the_statement(source: Database, target: Database,
             "INSERT INTO shard.child VALUES (4, 1)",
         )
         run = rig.begin(rig.config, ops=_skip(outcome))
-        _synced(run, target)
+        run.until_joined(target)
         assert target.query("SELECT id, p FROM shard.child ORDER BY id") == [(1, 1), (2, 2), (3, 3), (4, 1)]
         run.stop()
 
@@ -84,12 +75,12 @@ def test_a_foreign_key_that_changes_no_rows(source: Database, target: Database, 
     _make(source)
     with LaneRig(source, target, tmp_path, subtask_config(target, threads=1)) as rig:
         run = rig.begin(rig.config)
-        _synced(run, target)
+        run.until_joined(target)
         source.execute(
             f"ALTER TABLE shard.child ADD FOREIGN KEY (p) REFERENCES shard.parent (id) ON DELETE {action}",
             "ALTER TABLE shard.child ADD COLUMN at TIMESTAMP NULL DEFAULT NULL ON UPDATE CURRENT_TIMESTAMP",
             "INSERT INTO shard.child (id, p) VALUES (5, 1)",
         )
-        _synced(run, target)
+        run.until_joined(target)
         assert target.query("SELECT COUNT(*) FROM shard.child") == [(4,)]
         run.stop()

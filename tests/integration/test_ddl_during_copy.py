@@ -17,7 +17,6 @@ from tests.integration.interrupted_copy import MOMENTS, STATEMENTS
 from tests.integration.interrupted_copy import Pause as _Pause
 from tests.integration.interrupted_copy import config_of as _config
 from tests.integration.interrupted_copy import interrupted_run as _interrupted_run
-from tests.integration.interrupted_copy import joined as _joined
 from tests.integration.interrupted_copy import loaded as _loaded
 from tests.integration.interrupted_copy import make as _make
 from tests.integration.interrupted_copy import same as _same
@@ -51,9 +50,9 @@ def test_the_rest_is_copied_after_the_statement(
         source.execute(*_writes(1), *STATEMENTS[name], *_writes(2))
         pause.release()
         source.execute(*_writes(3))
-        _joined(run, target)
+        run.until_joined(target)
         source.execute(*_writes(4))
-        _joined(run, target)
+        run.until_joined(target)
         run.stop()
         _same(source, target)
         after = _loaded(target)
@@ -103,7 +102,7 @@ def test_a_table_that_is_replaced(
     with LaneRig(source, target, tmp_path, config) as rig:
         run = _interrupted_run(rig, pause, source, ONLINE[name])
         source.execute(*_writes(2))
-        _joined(run, target)
+        run.until_joined(target)
         run.stop()
         _same(source, target)
 
@@ -125,9 +124,9 @@ def test_every_kind_of_key(
     with LaneRig(source, target, tmp_path, _config(target, "auto")) as rig:
         statements = () if name == "none" else _writes(2)
         run = _interrupted_run(rig, pause, source, (*STATEMENTS["several"], *statements))
-        _joined(run, target)
+        run.until_joined(target)
         source.execute(*_writes(3))
-        _joined(run, target)
+        run.until_joined(target)
         run.stop()
         _same(source, target)
 
@@ -153,7 +152,7 @@ def test_a_crash_at_any_moment(
         run.stop()
         source.execute(*_writes(3))
         again = rig.begin(rig.config)
-        _joined(again, target)
+        again.until_joined(target)
         again.stop()
         names = "id, v, y"  # optimistic: the target keeps a column until all shard tables have dropped it
         wanted = source.query(f"SELECT {names} FROM shard.t ORDER BY id")
@@ -186,7 +185,7 @@ def test_deferred_indexes_are_added_after_a_crash(
         monkeypatch.undo()
         source.execute("ALTER TABLE shard.t ADD COLUMN y INT")
         again = rig.begin(rig.config)
-        _joined(again, target)
+        again.until_joined(target)
         names = {row[2] for row in target.query("SHOW INDEX FROM shard.t")}
         again.stop()
         assert names == {"PRIMARY", "by_v", "by_w"}
@@ -282,7 +281,7 @@ def test_a_filter_decides_in_the_stream(
         assert outcome.error.spec is errors.ddl.STATEMENT_FILTERED
         config.ClearField("event_filters")
         again = rig.begin(config)
-        _joined(again, target)
+        again.until_joined(target)
         again.stop()
         _same(source, target)
 
@@ -300,7 +299,7 @@ def test_a_table_that_is_created_during_the_copy(
         source.execute("CREATE TABLE shard.n (id INT PRIMARY KEY, v INT)", "INSERT INTO shard.n VALUES (1, 1), (2, 2)")
         pause.release()
         source.execute("INSERT INTO shard.n VALUES (3, 3)")
-        _joined(run, target)
+        run.until_joined(target)
         run.stop()
         _same(source, target, ("shard.t", "shard.u", "shard.n"))
 
@@ -356,7 +355,7 @@ def test_a_rename_while_the_rest_is_copied(
         if restarts:
             run.stop()
             run = rig.begin(rig.config)
-        _joined(run, target)
+        run.until_joined(target)
         run.stop()
         _same(source, target, names)
 

@@ -20,7 +20,6 @@ from tests.integration.interrupted_copy import (
     Pause,
     config_of,
     interrupted_run,
-    joined,
     loaded,
     make,
     same,
@@ -234,7 +233,7 @@ def test_a_task_ends_when_all_tables_are_at_the_end(
         if hold:
             pause.reached()
         else:
-            joined(run, target)
+            run.until_joined(target)
         source.execute(*writes(3))
         rows = _pass_end(source, config)
         if moment:
@@ -251,7 +250,7 @@ def test_a_task_ends_when_all_tables_are_at_the_end(
         assert status.stop_at == f"{config.stop_at.position.file}:{config.stop_at.position.pos}"
         config.ClearField("stop_at")
         again = rig.begin(config)
-        joined(again, target)
+        again.until_joined(target)
         again.stop()
         same(source, target)
 
@@ -285,7 +284,7 @@ def test_a_rest_that_would_be_copied_after_the_end(
             file, position = source.binlog_end()
             config.stop_at.CopyFrom(stop_at(f"{file}:{position + BYTES}"))
         again = rig.begin(config)
-        joined(again, target)
+        again.until_joined(target)
         same(source, target)
         assert before < loaded(target), "no finished chunk is copied again"
         if way_out == "later":
@@ -302,7 +301,7 @@ def test_a_task_ends_when_a_parked_table_is_at_the_end(source: Database, target:
     config.shard_mode = config_pb2.SHARD_MODE_PESSIMISTIC
     with LaneRig(source, target, tmp_path, config) as rig:
         run = rig.begin(config)
-        joined(run, target)
+        run.until_joined(target)
         source.execute("ALTER TABLE shard.u ADD INDEX i (v)", "UPDATE shard.u SET v = -5")
         rows = _pass_end(source, config)
 

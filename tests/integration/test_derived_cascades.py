@@ -10,7 +10,7 @@ import pytest
 
 from shardmerge.worker.unit.contract import Failed
 from tests.integration.cascade_tables import FamilyWriter, differences, family_config, make_family
-from tests.integration.lane_rig import LaneRig, Run, has_joined
+from tests.integration.lane_rig import LaneRig, Run
 from tests.integration.snapshot_tables import source, target
 from tests.support.database import Database
 from tests.support.hooks import Hooks
@@ -52,8 +52,7 @@ def is_logged(request: pytest.FixtureRequest) -> bool:
 
 
 def until_equal(run: Run, source: Database, target: Database) -> None:
-    until(lambda: run.ended or has_joined(run, target), "everything is applied", 120)
-    assert not run.ended, run.join()
+    run.until_joined(target)
     assert differences(source, target) == []
 
 

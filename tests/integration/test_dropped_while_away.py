@@ -48,12 +48,7 @@ class Dropped:
 
     def same(self, *names: str) -> None:
         """Wait until everything has joined; the target must have the rows of these tables."""
-
-        def done() -> bool:
-            assert not self.run.ended, self.run.join()
-            return has_joined(self.run, self.rig.target)
-
-        until(done, "all tables are in the stream", 120)
+        self.run.until_joined(self.rig.target)
         wanted = self.source.query(" UNION ALL ".join(f"SELECT id, v, x FROM shard_1.{name}" for name in names))
         assert sorted(self.rig.target.query("SELECT id, v, x FROM shard.t")) == sorted([*wanted, *self.stay])
 

@@ -17,11 +17,10 @@ from shardmerge.proto.errors import ShardmergeError
 from shardmerge.worker.core.mysql.connection import Side
 from shardmerge.worker.ddl import following
 from shardmerge.worker.ddl.structure.recorded_structures import RecordedStructures
-from tests.integration.lane_rig import LaneRig, Run, has_joined
+from tests.integration.lane_rig import LaneRig
 from tests.integration.snapshot_rig import subtask_config
 from tests.integration.snapshot_tables import servers, source, target
 from tests.support.database import Database
-from tests.support.wait import until
 
 __all__ = ["servers", "source", "target"]
 
@@ -105,18 +104,10 @@ def _is_same(source: Database, target: Database, columns: str = "*", tables: int
     return target.query(f"SELECT {columns} FROM merged.t ORDER BY id") == _rows(source, columns, tables)
 
 
-def _synced(run: Run, target: Database) -> None:
-    def done() -> bool:
-        assert not run.ended, run.join()
-        return has_joined(run, target)
-
-    until(done, "everything is applied", 60)
-
-
 def _copied(rig: LaneRig, target: Database) -> None:
     """Copy the history, and stop."""
     run = rig.begin(rig.config)
-    _synced(run, target)
+    run.until_joined(target)
     run.stop()
 
 
@@ -131,12 +122,12 @@ def test_one_barrier_executes_all_statements(
         _alter(source, added)
         rig.until_fetched()
         run = rig.begin(rig.config)
-        _synced(run, target)
+        run.until_joined(target)
         assert moments.seen["ddl.passed"] == 1
         assert _is_same(source, target, "id, v, w, x")
         # A further statement of the same tables: the lanes are after all places.
         _alter(source, "y INT DEFAULT 1", 1)
-        _synced(run, target)
+        run.until_joined(target)
         assert _is_same(source, target, "id, v, w, x, y")
         run.stop()
 
@@ -155,7 +146,8 @@ def test_a_crash(
         run = rig.begin(rig.config)
         run.join()
         assert not moments.crash
-        _synced(run := rig.begin(rig.config), target)
+        run = rig.begin(rig.config)
+        run.until_joined(target)
         assert _is_same(source, target, "id, v, w, x")
         run.stop()
 
@@ -210,11 +202,12 @@ def test_lanes_on_both_sides(
         config = config_pb2.SubTaskConfig()
         config.CopyFrom(rig.config)
         config.replicate.lanes = lanes
-        _synced(run := rig.begin(config), target)
+        run = rig.begin(config)
+        run.until_joined(target)
         assert _is_same(source, target, "id, v, w, x")
         source.execute(*(f"ALTER TABLE shard.t{number} ADD COLUMN z INT" for number in range(TABLES)))
         source.execute(*(f"UPDATE shard.t{number} SET z = id, x = 1" for number in range(TABLES)))
-        _synced(run, target)
+        run.until_joined(target)
         assert _is_same(source, target, "id, v, w, x, z")
         [(place,)] = target.query("SELECT place FROM dm_meta.statement_passed WHERE stream = 'MAIN'")
         run.stop()
@@ -247,7 +240,7 @@ def test_other_statements_are_barriers(
         source.execute(*(f"INSERT INTO shard.t{number} (id, x) VALUES ({number}500, 8)" for number in range(1, TABLES)))
         rig.until_fetched()
         run = rig.begin(rig.config)
-        _synced(run, target)
+        run.until_joined(target)
         assert moments.seen["ddl.passed"] > 1
         assert _is_same(source, target, "id, v, x")
         run.stop()

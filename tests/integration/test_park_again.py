@@ -76,12 +76,7 @@ class Queue:
 
     def same(self, run: Run, *names: str) -> None:
         """Wait until everything has joined; the target must have the rows of these tables."""
-
-        def done() -> bool:
-            assert not run.ended, run.join()
-            return has_joined(run, self.rig.target)
-
-        until(done, "all tables are in the stream", 300)
+        run.until_joined(self.rig.target)
         columns = ", ".join(("id", "v", *(f"x{number}" for number in range(QUEUED))))
         wanted = self.rig.source.query(
             " UNION ALL ".join(f"SELECT {columns} FROM {name}" for name in names) + " ORDER BY id"

@@ -51,12 +51,7 @@ class Away:
 
     def same(self, *names: str) -> None:
         """Wait until everything has joined; the target must have the rows of these tables."""
-
-        def done() -> bool:
-            assert not self.run.ended, self.run.join()
-            return has_joined(self.run, self.rig.target)
-
-        until(done, "all tables are in the stream", 120)
+        self.run.until_joined(self.rig.target)
         columns = "id, x, v" if self.value == "v" else "id, w"
         wanted = self.rig.source.query(
             " UNION ALL ".join(f"SELECT {columns} FROM {name}" for name in names) + " ORDER BY id"

@@ -9,10 +9,9 @@ import pytest
 
 from shardmerge.proto import errors, failpoints
 from shardmerge.worker.unit.contract import Failed
-from tests.integration.lane_rig import LaneRig, Run, has_joined
+from tests.integration.lane_rig import LaneRig, Run
 from tests.integration.snapshot_rig import META, subtask_config
 from tests.support.mariadb import MariaDB
-from tests.support.wait import until
 
 _IDS = "SELECT id & 0xFFFFFFFF, id >> 44 FROM merged.t ORDER BY 2, 1"
 
@@ -39,8 +38,7 @@ def rig(make_server: Callable[..., MariaDB], tmp_path: Path) -> Iterator[LaneRig
 
 def _copied(rig: LaneRig) -> Run:
     run = rig.begin(rig.config)
-    until(lambda: run.ended or has_joined(run, rig.target), "the history is copied", 120)
-    assert not run.ended, run.join()
+    run.until_joined(rig.target)
     return run
 
 
