@@ -9,7 +9,8 @@ from tests.support.wait import until
 
 __all__ = ["module_replicated", "replicated"]
 
-# MySQL in the grid: it purges by another statement, and knows by GTID what it lacks.
+# MySQL purges by another statement than MariaDB, and knows by GTID what it lacks. The tests run in this order: the last
+# one promotes the replica.
 
 
 def test_a_privilege_is_revoked(replicated: Replicated) -> None:
