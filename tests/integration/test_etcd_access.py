@@ -9,6 +9,7 @@ from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import psutil
 import pytest
 
 from shardmerge.proto import errors
@@ -60,6 +61,8 @@ def _refused(kind: str, etcd: Etcd, directory: Path) -> None:
 @pytest.mark.parametrize("kind", ["master", "worker"])
 def test_a_socket_in_a_private_folder(kind: str, private: Path, tmp_path: Path) -> None:
     with _running(Etcd(tmp_path / "etcd", private=private)) as etcd:
+        ports = [one for one in psutil.Process(etcd.pid).net_connections("inet") if one.status == psutil.CONN_LISTEN]
+        assert ports == [], "other users could write as a member"
         said = _started(kind, etcd, tmp_path)
         assert "listening" in said and _CODE not in said
         # After kill -9 the file of the socket remains, which delays nothing.

@@ -60,8 +60,10 @@ class Etcd(Server):
         url = f"{scheme}://{self.endpoint}" if self.private is None else "unix://etcd:0"
         if self.private is not None:
             self.private.mkdir(mode=0o700, exist_ok=True)  # stop() has removed its own
-            (self.private / "etcd:0").unlink(missing_ok=True)  # of one that was killed
-        peer = f"http://127.0.0.1:{self.peer_port}"
+            for name in ("etcd:0", "peer:0"):
+                (self.private / name).unlink(missing_ok=True)  # of one that was killed
+        # Who reaches the port of the peers can write, too.
+        peer = f"http://127.0.0.1:{self.peer_port}" if self.private is None else "unix://peer:0"
         self._launch(
             f"etcd on {self.endpoint}",
             [
