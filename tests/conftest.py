@@ -167,6 +167,7 @@ def pytest_runtestloop(session: pytest.Session) -> None:
         _begin_progress(len(session.items))
 
 
+@pytest.hookimpl(optionalhook=True)
 def pytest_xdist_node_collection_finished(ids: Sequence[str]) -> None:
     _begin_progress(len(ids))
 
