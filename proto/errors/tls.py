@@ -138,8 +138,9 @@ OPEN_ETCD = _define(
     level=Level.HIGH,
     message="etcd at {endpoint} answers callers without an identity: any program that reaches it can read and replace "
     "the instructions for all masters and workers, and copy the encrypted passwords",
-    workaround="On one machine let etcd listen on a Unix socket in a folder FOLDER of mode 0700: cd FOLDER && etcd "
-    "--listen-client-urls unix://etcd:0 --advertise-client-urls unix://etcd:0 --listen-peer-urls unix://peer:0 "
+    workaround="On one machine let etcd listen on Unix sockets in a folder FOLDER of mode 0700, with its present data "
+    "DATA (an absolute path; without it etcd begins empty): cd FOLDER && etcd --data-dir DATA --listen-client-urls "
+    "unix://etcd:0 --advertise-client-urls unix://etcd:0 --listen-peer-urls unix://peer:0 "
     "--initial-advertise-peer-urls unix://peer:0 --initial-cluster default=unix://peer:0 (remove sockets that a killed "
     "etcd has left), and etcd: unix:FOLDER/etcd:0 here. Else start etcd with --client-cert-auth and --trusted-ca-file "
     "(`dmctl tls init` makes the files; docs/how-to/tls.md). To use it as it is: insecure: true.",

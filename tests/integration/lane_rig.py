@@ -88,7 +88,7 @@ class Run:
         until(lambda: self.status().synced or self._outcomes, "the run has applied everything")
         assert not self._outcomes, self._outcomes
 
-    def until_joined(self, target: Database) -> None:
+    def until_joined(self, target: Database, seconds: float = 120.0) -> None:
         """Wait until all tables are copied and in the subtask's own stream, and everything is applied."""
 
         def done() -> bool:
@@ -96,7 +96,7 @@ class Run:
             return has_joined(self, target)
 
         try:
-            until(done, "all tables are in the stream, and everything is applied")
+            until(done, "all tables are in the stream, and everything is applied", seconds)
         except AssertionError:
             faulthandler.dump_traceback(all_threads=True)
             print(None if self.unit is None else self.unit.status())

@@ -40,7 +40,7 @@ def test_the_task_stops_before_the_statement(source: Database, target: Database,
     _make(source)
     with LaneRig(source, target, tmp_path, subtask_config(target, threads=1)) as rig:
         run = rig.begin(rig.config)
-        run.until_joined(target)
+        run.until_joined(target, 60)
         source.execute(STATEMENTS[name])
         outcome = run.join(60)
         assert isinstance(outcome, Failed)
@@ -57,7 +57,7 @@ def test_the_task_stops_before_the_statement(source: Database, target: Database,
             "INSERT INTO shard.child VALUES (4, 1)",
         )
         run = rig.begin(rig.config, ops=_skip(outcome))
-        run.until_joined(target)
+        run.until_joined(target, 60)
         assert target.query("SELECT id, p FROM shard.child ORDER BY id") == [(1, 1), (2, 2), (3, 3), (4, 1)]
         run.stop()
 
@@ -75,12 +75,12 @@ def test_a_foreign_key_that_changes_no_rows(source: Database, target: Database, 
     _make(source)
     with LaneRig(source, target, tmp_path, subtask_config(target, threads=1)) as rig:
         run = rig.begin(rig.config)
-        run.until_joined(target)
+        run.until_joined(target, 60)
         source.execute(
             f"ALTER TABLE shard.child ADD FOREIGN KEY (p) REFERENCES shard.parent (id) ON DELETE {action}",
             "ALTER TABLE shard.child ADD COLUMN at TIMESTAMP NULL DEFAULT NULL ON UPDATE CURRENT_TIMESTAMP",
             "INSERT INTO shard.child (id, p) VALUES (5, 1)",
         )
-        run.until_joined(target)
+        run.until_joined(target, 60)
         assert target.query("SELECT COUNT(*) FROM shard.child") == [(4,)]
         run.stop()

@@ -54,8 +54,8 @@ def _started(kind: str, etcd: Etcd, directory: Path, tls: TlsFiles | None = None
 
 
 def _refused(kind: str, etcd: Etcd, directory: Path) -> None:
-    said = _started(kind, etcd, directory)
-    assert _CODE in said and "what to do:" in said and "listening" not in said
+    logged = _started(kind, etcd, directory)
+    assert _CODE in logged and "what to do:" in logged and "listening" not in logged
 
 
 @pytest.mark.parametrize("kind", ["master", "worker"])
@@ -63,8 +63,8 @@ def test_a_socket_in_a_private_folder(kind: str, private: Path, tmp_path: Path) 
     with _running(Etcd(tmp_path / "etcd", private=private)) as etcd:
         ports = [one for one in psutil.Process(etcd.pid).net_connections("inet") if one.status == psutil.CONN_LISTEN]
         assert ports == [], "other users could write as a member"
-        said = _started(kind, etcd, tmp_path)
-        assert "listening" in said and _CODE not in said
+        logged = _started(kind, etcd, tmp_path)
+        assert "listening" in logged and _CODE not in logged
         # After kill -9 the file of the socket remains, which delays nothing.
         etcd.kill()
         etcd.start()
@@ -85,8 +85,8 @@ def test_loopback_in_plain_text_is_refused(kind: str, tmp_path: Path) -> None:
     """Every user of the machine reaches it."""
     with _running(Etcd(tmp_path / "etcd", host="127.0.0.1")) as etcd:
         _refused(kind, etcd, tmp_path)
-        said = _started(kind, etcd, tmp_path / "insecure", insecure="true")
-        assert _CODE in said and "listening" in said
+        logged = _started(kind, etcd, tmp_path / "insecure", insecure="true")
+        assert _CODE in logged and "listening" in logged
 
 
 @pytest.mark.parametrize("verified", [True, False], ids=["with client certificates", "without"])
@@ -94,9 +94,9 @@ def test_tls(verified: bool, tmp_path: Path) -> None:
     authority = Authority(tmp_path / "ca", "authority")
     options = () if verified else ("--client-cert-auth=false", "--trusted-ca-file=")
     with _running(Etcd(tmp_path / "etcd", options, authority.issue("etcd", "etcd"))) as etcd:
-        said = _started("master", etcd, tmp_path, authority.issue("master", "master"))
-    assert ("listening" in said) is verified
-    assert (_CODE in said) is not verified
+        logged = _started("master", etcd, tmp_path, authority.issue("master", "master"))
+    assert ("listening" in logged) is verified
+    assert (_CODE in logged) is not verified
 
 
 @pytest.mark.parametrize("kind", ["master", "worker"])
@@ -106,8 +106,8 @@ def test_other_machines_reach_it(kind: str, tmp_path: Path) -> None:
         pytest.skip("this machine has no address but loopback")
     with _running(Etcd(tmp_path / "etcd", host=host)) as etcd:
         _refused(kind, etcd, tmp_path)
-        said = _started(kind, etcd, tmp_path / "insecure", insecure="true")
-        assert _CODE in said and "listening" in said
+        logged = _started(kind, etcd, tmp_path / "insecure", insecure="true")
+        assert _CODE in logged and "listening" in logged
 
 
 def _own_address() -> str | None:

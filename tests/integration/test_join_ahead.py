@@ -107,7 +107,7 @@ def _is_same(source: Database, target: Database, columns: str = "*", tables: int
 def _copied(rig: LaneRig, target: Database) -> None:
     """Copy the history, and stop."""
     run = rig.begin(rig.config)
-    run.until_joined(target)
+    run.until_joined(target, 60)
     run.stop()
 
 
@@ -122,12 +122,12 @@ def test_one_barrier_executes_all_statements(
         _alter(source, added)
         rig.until_fetched()
         run = rig.begin(rig.config)
-        run.until_joined(target)
+        run.until_joined(target, 60)
         assert moments.seen["ddl.passed"] == 1
         assert _is_same(source, target, "id, v, w, x")
         # A further statement of the same tables: the lanes are after all places.
         _alter(source, "y INT DEFAULT 1", 1)
-        run.until_joined(target)
+        run.until_joined(target, 60)
         assert _is_same(source, target, "id, v, w, x, y")
         run.stop()
 
@@ -147,7 +147,7 @@ def test_a_crash(
         run.join()
         assert not moments.crash
         run = rig.begin(rig.config)
-        run.until_joined(target)
+        run.until_joined(target, 60)
         assert _is_same(source, target, "id, v, w, x")
         run.stop()
 
@@ -203,11 +203,11 @@ def test_lanes_on_both_sides(
         config.CopyFrom(rig.config)
         config.replicate.lanes = lanes
         run = rig.begin(config)
-        run.until_joined(target)
+        run.until_joined(target, 60)
         assert _is_same(source, target, "id, v, w, x")
         source.execute(*(f"ALTER TABLE shard.t{number} ADD COLUMN z INT" for number in range(TABLES)))
         source.execute(*(f"UPDATE shard.t{number} SET z = id, x = 1" for number in range(TABLES)))
-        run.until_joined(target)
+        run.until_joined(target, 60)
         assert _is_same(source, target, "id, v, w, x, z")
         [(place,)] = target.query("SELECT place FROM dm_meta.statement_passed WHERE stream = 'MAIN'")
         run.stop()
@@ -240,7 +240,7 @@ def test_other_statements_are_barriers(
         source.execute(*(f"INSERT INTO shard.t{number} (id, x) VALUES ({number}500, 8)" for number in range(1, TABLES)))
         rig.until_fetched()
         run = rig.begin(rig.config)
-        run.until_joined(target)
+        run.until_joined(target, 60)
         assert moments.seen["ddl.passed"] > 1
         assert _is_same(source, target, "id, v, x")
         run.stop()

@@ -76,7 +76,7 @@ class Queue:
 
     def same(self, run: Run, *names: str) -> None:
         """Wait until everything has joined; the target must have the rows of these tables."""
-        run.until_joined(self.rig.target)
+        run.until_joined(self.rig.target, 300)
         columns = ", ".join(("id", "v", *(f"x{number}" for number in range(QUEUED))))
         wanted = self.rig.source.query(
             " UNION ALL ".join(f"SELECT {columns} FROM {name}" for name in names) + " ORDER BY id"
