@@ -61,7 +61,7 @@ GRID_PART = os.environ.get("SHARDMERGE_GRID_PART", "")
 _OF_GRID = frozenset({"grid", "long"})
 _OF_OWN_COMMAND = frozenset({"tidb", "clusters"})
 """These need servers that only their own commands of tests/run.sh build."""
-_TURNS = 3
+_TURNS = 8
 """A default run has one of so many combinations of the parameters of an integration test, and of so many tests with the
 marker ``turns``."""
 _PROGRESS_SECONDS = 60.0
