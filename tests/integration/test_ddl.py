@@ -154,3 +154,37 @@ def test_statements_between_rows(
     _settle(world, task, source)
     _judge(source, into, schema)
     world.cluster.dmctl("stop-task", task)
+
+
+@pytest.mark.parametrize("target", ["mysql", "mariadb"])
+def test_a_primary_key_that_mysql_generates_and_hides(
+    mixed_world: World, watch_logs: Callable[[Path], None], target: str
+) -> None:
+    """Tables of the history and of the stream, with show_gipk_in_create_table_and_information_schema=OFF at both."""
+    world = mixed_world
+    watch_logs(world.directory)
+    source_id, source = world.sources[0]
+    into = next(server for server in world.targets if server.flavor == target)
+    task = schema = f"generated_key_{target}"
+    show, rows = "show_gipk_in_create_table_and_information_schema", ", ".join(f"({n})" for n in range(500))
+    for server in (source, *(each for each in world.targets if each.flavor == "mysql")):
+        server.execute(f"SET GLOBAL {show} = OFF")
+    try:
+        source.execute(f"CREATE DATABASE {schema} CHARACTER SET utf8mb4")
+        generates = "SET SESSION sql_generate_invisible_primary_key = ON"
+        _run(source, schema, [generates, "CREATE TABLE before_task (n INT)", f"INSERT INTO before_task VALUES {rows}"])
+        world.cluster.start_task(_task(task, source_id, schema, into))
+        world.cluster.wait_replicating(task)
+        changes = ["UPDATE before_task SET n = n + 1000 WHERE n % 3 = 0", "DELETE FROM before_task WHERE n % 7 = 0"]
+        made = ["CREATE TABLE in_stream (n INT)", f"INSERT INTO in_stream VALUES {rows}"]
+        more = ["ALTER TABLE before_task ADD m INT DEFAULT 5", "INSERT INTO before_task VALUES (-1, -2)"]
+        _run(source, schema, [generates, *changes, *made, *more, "UPDATE in_stream SET n = -n WHERE n % 2 = 0"])
+        _settle(world, task, source)
+        for columns in ("my_row_id, n, m FROM before_task", "my_row_id, n FROM in_stream"):
+            query = f"SELECT {columns.replace(' FROM ', f' FROM {schema}.')} ORDER BY my_row_id"
+            assert len(source.query(query)) > 400, "or this shows nothing"
+            assert source.query(query) == into.query(query)
+        world.cluster.dmctl("stop-task", task)
+    finally:
+        for server in (source, *(each for each in world.targets if each.flavor == "mysql")):
+            server.execute(f"SET GLOBAL {show} = ON")

@@ -26,6 +26,7 @@ PINNED_VARIABLES = frozenset(
         "collation_connection",
         "foreign_key_checks",
         "max_join_size",
+        "show_gipk_in_create_table_and_information_schema",
         "sql_big_selects",
         "sql_mode",
         "sql_safe_updates",

@@ -356,12 +356,15 @@ def _prepare(session: Session, endpoint: Endpoint, side: Side, raw: bool) -> Non
         if variable.lower() not in PINNED_VARIABLES:
             _set_variable(session, variable, value, endpoint)
     execute(session, _SOURCE_SESSION if side is Side.SOURCE else _TARGET_SESSION)
+    version = str(vars(session)["server_version"])
+    mariadb = "mariadb" in version.lower()
+    if not mariadb and "tidb" not in version.lower() and parse_version(version) >= (8, 0, 30):
+        # The rows of the binlog have a generated primary key also where the server hides it.
+        execute(session, "SET SESSION show_gipk_in_create_table_and_information_schema = ON")
     if side is Side.TARGET:
         _prepare_target(session)
     else:
         # A site-wide limit on a statement's time must not cut a chunk's SELECT.
-        version = str(vars(session)["server_version"])
-        mariadb = "mariadb" in version.lower()
         execute(session, f"SET SESSION {'max_statement_time' if mariadb else 'max_execution_time'} = 0")
         if not mariadb and parse_version(version) >= (8, 0, 0):
             # Otherwise information_schema's table sizes, by which chunks are planned, are up to a day old.
