@@ -180,8 +180,8 @@ def actions_of(ddl: Ddl, statement: Statement, scene: DdlContext) -> tuple[Actio
             return () if shard is None else (Alter(shard),)
         case AlterTable():
             return tuple(_alter(ddl, statement, scene))
-        case RenameTables(pairs=pairs):
-            return _rename([(old.name, new) for old, new in pairs], statement, scene)
+        case RenameTables(pairs=pairs, if_exists=if_exists):
+            return _rename([(old.name, new) for old, new in pairs], statement, scene, if_exists=if_exists)
 
 
 def _is_in(name: TableName, schema: str) -> bool:
@@ -224,14 +224,19 @@ def _alter(ddl: AlterTable, statement: Statement, scene: DdlContext) -> Iterator
 _ONLY_RENAME = frozenset({ClauseKind.RENAME_TABLE, ClauseKind.HOW})
 
 
-def _rename(pairs: list[tuple[TableName, NameAt]], statement: Statement, scene: DdlContext) -> tuple[Action, ...]:
-    """Follow the names through the pairs, which apply one after the other: a swap may return to the first name."""
+def _rename(
+    pairs: list[tuple[TableName, NameAt]], statement: Statement, scene: DdlContext, *, if_exists: bool = False
+) -> tuple[Action, ...]:
+    """Follow the names through the pairs, which apply one after the other: a swap may return to the first name.
+    ``if_exists``: pairs of missing tables have no effect."""
     at = {shard.name: shard for shard in scene.shards.values()}
     strangers: set[TableName] = set()
     foreign: set[TableName] = set()
     for old, new in pairs:
         shard = at.pop(old, None) or at.pop((old[0].lower(), old[1].lower()), None)
         name, is_foreign = new.name, old in foreign or (old not in strangers and scene.is_foreign(old))
+        if if_exists and shard is None and not is_foreign and old not in strangers and scene.routed(*old):
+            continue  # the rules let the name through: a table of that name would be one of the shard tables
         strangers -= {old, name}
         foreign -= {old, name}
         if shard is not None:

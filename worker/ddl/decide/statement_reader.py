@@ -9,6 +9,7 @@ from shardmerge.proto.errors import ErrorSpec, ShardmergeError
 from shardmerge.worker.ddl.decide.ddl_filter import skips_unknown
 from shardmerge.worker.ddl.decide.operator_override import OperatorOverride, Ops, override_at
 from shardmerge.worker.ddl.decide.routed_statements import short_text, tables_text
+from shardmerge.worker.ddl.sql.alter_parser import without_column_qualifiers
 from shardmerge.worker.ddl.sql.statement import Ddl, parse_ddl
 from shardmerge.worker.ddl.sql.statement_scope import classify
 from shardmerge.worker.ddl.sql.version_comments import Server, expand_version_comments
@@ -37,7 +38,9 @@ def read_statement(
         # MariaDB may log an ALTER when it begins: it logs the statement again at its end, unless it failed.
         return statement, None
     server = Server(queried.is_mariadb, queried.version)
-    as_read = replace(statement, text=expand_version_comments(statement.text, statement.sql_mode or 0, server))
+    mode = statement.sql_mode or 0
+    text = expand_version_comments(statement.text, mode, server)
+    as_read = replace(statement, text=without_column_qualifiers(text, statement.schema, mode))
     if override is not None:
         return as_read, parse_ddl(as_read.text, as_read.schema, as_read.sql_mode)
     return as_read, _parsed(context, as_read)

@@ -49,7 +49,10 @@ class DropTables:
 
 @dataclass(frozen=True, slots=True)
 class RenameTables:
+    """``if_exists``: MariaDB leaves out the pairs whose first table does not exist."""
+
     pairs: tuple[tuple[NameAt, NameAt], ...]
+    if_exists: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,8 +178,8 @@ class _Statement:
                     words.take("STORAGE")
                 return self._whole(TruncateTable(table))
             case "RENAME" if words.take("TABLE", "TABLES"):
-                words.exists()
-                return self._whole(RenameTables(words.renames()))
+                if_exists = words.exists()
+                return self._whole(RenameTables(words.renames(), if_exists))
             case _:
                 return None
 

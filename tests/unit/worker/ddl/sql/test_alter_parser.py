@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shardmerge.proto.sql_lexer import ANSI_QUOTES
+from shardmerge.worker.ddl.sql.alter_parser import without_column_qualifiers
 from shardmerge.worker.ddl.sql.clause import Clause, ClauseKind
 from shardmerge.worker.ddl.sql.statement import AlterTable, parse_ddl
 from tests.support.ddl_cases import CLAUSES, Case
@@ -105,3 +106,40 @@ def test_quotes_follow_sql_mode() -> None:
 )
 def test_what_is_not_understood(clauses: str) -> None:
     assert parse_ddl(f"ALTER TABLE t {clauses}", "d", None) is None
+
+
+@pytest.mark.parametrize(
+    ("written", "read_as"),
+    [
+        ("ALTER TABLE t MODIFY COLUMN t.a INT, DROP d.t.b", "ALTER TABLE t MODIFY COLUMN a INT, DROP b"),
+        (
+            "ALTER TABLE `d`.`t` CHANGE `t`.`a` d.T.c INT AFTER b, ADD IF NOT EXISTS t . e INT",
+            "ALTER TABLE `d`.`t` CHANGE `a` c INT AFTER b, ADD IF NOT EXISTS e INT",
+        ),
+        ("ALTER ONLINE TABLE t NOWAIT ADD (t.a INT, b INT)", "ALTER ONLINE TABLE t NOWAIT ADD (a INT, b INT)"),
+        ("ALTER TABLE t ALTER t.a SET DEFAULT 1.5", "ALTER TABLE t ALTER a SET DEFAULT 1.5"),
+    ],
+)
+def test_the_own_table_before_a_column_is_left_out(written: str, read_as: str) -> None:
+    assert without_column_qualifiers(written, "d", 0) == read_as
+    assert without_column_qualifiers(read_as, "d", 0) == read_as
+    read(read_as.replace("`d`.`t`", "t"))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "ALTER TABLE t ADD c INT REFERENCES t.t (a)",
+        "ALTER TABLE t RENAME TO t.u",
+        "ALTER TABLE t ADD d INT AS (t.a + 1)",
+        "ALTER TABLE t MODIFY u.a INT",
+        "ALTER TABLE t MODIFY x.t.a INT",
+        "ALTER DATABASE d CHARACTER SET utf8mb4",
+        "ALTER TABLE t EXCHANGE PARTITION p WITH TABLE t.t",
+        "CREATE TABLE t (t.a INT)",
+        "ALTER TABLE t MODIFY t.",
+        "",
+    ],
+)
+def test_other_names_with_dots_stay(text: str) -> None:
+    assert without_column_qualifiers(text, "d", 0) == text

@@ -99,6 +99,10 @@ def test_references_are_in_the_schema_of_the_table_that_has_them() -> None:
             DropTables((NameAt("e", "t", 22, 25), NameAt("d", "u", 28, 31)), True),
         ),
         (
+            "RENAME TABLES IF EXISTS t TO e.u",
+            RenameTables(((NameAt("d", "t", 24, 25), NameAt("e", "u", 29, 32)),), if_exists=True),
+        ),
+        (
             "RENAME TABLE t TO e.u, `v` NOWAIT TO t",
             RenameTables(
                 (
