@@ -35,7 +35,8 @@ def parse_clauses(words: TokenReader, table: NameAt) -> Iterator[Clause]:
 
 
 def without_column_qualifiers(text: str, default_schema: str, sql_mode: int) -> str:
-    """The ALTER TABLE without its table's name before the columns that it adds, drops or changes; other texts unchanged.
+    """Return the ALTER TABLE without its table's name before the columns that it adds, drops or changes, or another
+    statement unchanged.
 
     MariaDB and MySQL 5.7 accept ``MODIFY s.t.c INT``, MySQL 8 does not, and the table has another name at the target.
     """
