@@ -160,9 +160,10 @@ TARGET_DUPLICATE_OTHER_KEY = _define(
     scope=Scope.TARGET,
     message="source {source}: a row of {schema}.{table} at {position} violates a unique key of target "
     "{target_schema}.{target_table}: {reason} (errno {errno})",
-    workaround="The row at the target is most likely the valid row of another shard table: do not delete it. `dmctl "
-    "decode-id <file> {id}` names the shard table of its id, if `partition id` made it. "
-    "Set "
+    workaround="If several shard tables are merged into the table, the row at the target is most likely the valid row "
+    "of another one: do not delete it. `dmctl decode-id <file> {id}` names the shard table of its id, if `partition "
+    "id` made it. If only one is, the source accepts both values: compare SHOW CREATE TABLE of both servers, give the "
+    "column its collation of the source at the target, and `dmctl resume-task {task} -s {source}`. Else set "
     "on-row-error: quarantine under `replicate` in the task file and `dmctl update-task <file>`: the row is held, and "
     "all others follow. "
     "Change one of the two rows at its source; when the change is at the target, `dmctl quarantine retry {task}`. Or "

@@ -28,7 +28,7 @@ from shardmerge.worker.target.apply.target_session import (
     send_batch,
 )
 from shardmerge.worker.target.apply.upserts import as_plain, needs_lookup, resolve_upserts
-from shardmerge.worker.target.members.row_owner import owner_of
+from shardmerge.worker.target.members.row_owner import is_only_table, owner_of
 from shardmerge.worker.target.members.target_members import read_target_members
 from shardmerge.worker.target.quarantine import held_store
 from shardmerge.worker.target.quarantine import skipped_store as skipped_records
@@ -208,20 +208,23 @@ class TargetWriter:
             refused.update((held_key(one.key, one.state), one) for one in rows)
 
     def _with_owner(self, refused: RefusedRow) -> ShardmergeError:
-        """The error of a row; if another row has its value of a unique key, with the shard table of that row."""
+        """The error of a row; if another row has its value of a unique key, with what is known of that row."""
         error = refused.error
-        merged_id = error.values.get("id", "")
-        if error.spec is not errors.replicate.TARGET_DUPLICATE_OTHER_KEY or not merged_id:
+        if error.spec is not errors.replicate.TARGET_DUPLICATE_OTHER_KEY:
             return error
         try:
             members = read_target_members(self._target.connected(), *self._settings.who, is_executor=True)
         except (pymysql.MySQLError, ShardmergeError):
             return error  # which matters more than a name in its text
-        owner = owner_of(members, refused.state.plan.target, int(merged_id))
-        if owner is None:
+        target, merged_id = refused.state.plan.target, error.values.get("id", "")
+        owner = owner_of(members, target, int(merged_id)) if merged_id else None
+        if owner is not None:
+            known = f", of {owner.table.full_name} of source {owner.source}"
+        elif is_only_table(members, target):
+            known = "; no other shard table is merged into this target table"
+        else:
             return error
-        reason = f"{error.values['reason']}, of {owner.table.full_name} of source {owner.source}"
-        return error.spec(**{**error.values, "reason": reason})
+        return error.spec(**{**error.values, "reason": f"{error.values['reason']}{known}"})
 
     def _without_released(self, work: _TransactionWork, released: frozenset[HeldKey]) -> _TransactionWork:
         self._held -= released
