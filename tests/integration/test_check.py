@@ -36,6 +36,16 @@ def test_all_is_well(fresh: Database) -> None:
     assert fresh.query("SHOW DATABASES LIKE 'merged'") == []
 
 
+@pytest.mark.parametrize("setting", ["autocommit=0", "completion_type='CHAIN'", "completion_type='RELEASE'"])
+def test_how_sessions_begin_and_end_by_default_does_not_matter(fresh: Database, setting: str) -> None:
+    fresh.execute(f"SET GLOBAL {setting}")
+    try:
+        results = check_subtask(source_of(fresh), subtask_of(fresh))
+        assert [(result.name, result.error_msg) for result in results] == [(item, "") for item in SUBTASK_ITEMS]
+    finally:
+        fresh.execute("SET GLOBAL autocommit = 1", "SET GLOBAL completion_type = 'NO_CHAIN'")
+
+
 def test_wrong_password(fresh: Database) -> None:
     [result] = check_source(source_of(fresh, "dm", "wrong"))
     assert (result.name, result.state, result.code) == ("connection", pb.CHECK_STATE_FAIL, 12003)

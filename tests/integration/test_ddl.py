@@ -160,15 +160,18 @@ def test_statements_between_rows(
 def test_a_primary_key_that_mysql_generates_and_hides(
     mixed_world: World, watch_logs: Callable[[Path], None], target: str
 ) -> None:
-    """Tables of the history and of the stream, with show_gipk_in_create_table_and_information_schema=OFF at both."""
+    """Tables of the history and of the stream, with show_gipk_in_create_table_and_information_schema=OFF at both, and a
+    target whose sessions begin without autocommit and end at a COMMIT."""
     world = mixed_world
     watch_logs(world.directory)
     source_id, source = world.sources[0]
     into = next(server for server in world.targets if server.flavor == target)
     task = schema = f"generated_key_{target}"
     show, rows = "show_gipk_in_create_table_and_information_schema", ", ".join(f"({n})" for n in range(500))
-    for server in (source, *(each for each in world.targets if each.flavor == "mysql")):
+    hiding = (source, into) if into.flavor == "mysql" else (source,)
+    for server in hiding:
         server.execute(f"SET GLOBAL {show} = OFF")
+    into.execute("SET GLOBAL completion_type = 'RELEASE'", "SET GLOBAL autocommit = 0")
     try:
         source.execute(f"CREATE DATABASE {schema} CHARACTER SET utf8mb4")
         generates = "SET SESSION sql_generate_invisible_primary_key = ON"
@@ -186,5 +189,6 @@ def test_a_primary_key_that_mysql_generates_and_hides(
             assert source.query(query) == into.query(query)
         world.cluster.dmctl("stop-task", task)
     finally:
-        for server in (source, *(each for each in world.targets if each.flavor == "mysql")):
+        into.execute("SET GLOBAL autocommit = 1", "SET GLOBAL completion_type = 'NO_CHAIN'")
+        for server in hiding:
             server.execute(f"SET GLOBAL {show} = ON")

@@ -173,7 +173,7 @@ def connect(
     session = _log_in(endpoint, side, name, options)
     try:
         with session.within_deadline(CONNECT_SECONDS), session.short_answers():
-            _prepare(session, endpoint, side, raw)
+            _prepare(session, endpoint, side, raw, autocommit)
         vars(session)[_ENDPOINT] = endpoint
         version = str(vars(session)["server_version"])
         seen_servers.OF_PROCESS.add(side.name.lower(), endpoint.host, endpoint.port, version)
@@ -350,17 +350,23 @@ def _set_read_timeout(session: Session, seconds: float | None) -> None:
     vars(session)["_read_timeout"] = seconds
 
 
-def _prepare(session: Session, endpoint: Endpoint, side: Side, raw: bool) -> None:
+def _prepare(session: Session, endpoint: Endpoint, side: Side, raw: bool, autocommit: bool) -> None:
     """The configuration's variables first, then those that correctness needs."""
     for variable, value in endpoint.session:
         if variable.lower() not in PINNED_VARIABLES:
             _set_variable(session, variable, value, endpoint)
     execute(session, _SOURCE_SESSION if side is Side.SOURCE else _TARGET_SESSION)
     version = str(vars(session)["server_version"])
-    mariadb = "mariadb" in version.lower()
-    if not mariadb and "tidb" not in version.lower() and parse_version(version) >= (8, 0, 30):
+    mariadb, tidb = "mariadb" in version.lower(), "tidb" in version.lower()
+    # PyMySQL trusts the handshake, in which MySQL has autocommit also where its default is off.
+    settings = [f"autocommit = {int(autocommit)}"]
+    if not tidb:
+        # Otherwise a COMMIT may begin the next transaction, or end the connection.
+        settings.append("completion_type = 0")
+    if not mariadb and not tidb and parse_version(version) >= (8, 0, 30):
         # The rows of the binlog have a generated primary key also where the server hides it.
-        execute(session, "SET SESSION show_gipk_in_create_table_and_information_schema = ON")
+        settings.append("show_gipk_in_create_table_and_information_schema = 1")
+    execute(session, f"SET SESSION {', '.join(settings)}")
     if side is Side.TARGET:
         _prepare_target(session)
     else:

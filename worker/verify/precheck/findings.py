@@ -161,9 +161,14 @@ def _not_permitted(source: str, reason: str, item: str) -> ShardmergeError:
 
 def query_failed(source: str, error: pymysql.MySQLError) -> ShardmergeError:
     """The error of a check whose query the server refused."""
-    way_out = "Grant the privilege that the server's message names, or skip the item with `ignore-checking-items`."
-    if kind_of(errno_of(error)) is ErrorKind.WRONG_SERVER:
-        way_out = errors.worker.ANSWER_REFUSED.workaround
+    match kind_of(errno_of(error)):
+        case ErrorKind.PRIVILEGE:
+            what = "Grant the privilege that the server's message names"
+        case ErrorKind.WRONG_SERVER:
+            what = errors.worker.ANSWER_REFUSED.workaround
+        case _:
+            what = "Correct what the server's message names, at the source or at the target"
+    way_out = what if what.endswith(".") else f"{what}, or skip the item with `ignore-checking-items`."
     return errors.check.CHECK_BROKEN(
         server=f"source {source}",
         reason=f"{reason_of(error)} (errno {errno_of(error)})",
