@@ -18,6 +18,9 @@ def made(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureReques
     with orders(tmp_path_factory.mktemp("pages"), request.param) as found:
         for source in found.sources:
             found.create_source(source)
+        for name, server in found.sources.items():
+            for shard in found.of(name).shard_tables():
+                server.execute(f"ALTER TABLE {shard.name} ADD ratio FLOAT NOT NULL DEFAULT 16777216")
         found.start(1, 2)
         yield found
 
@@ -99,5 +102,7 @@ def test_back_up_and_restore(made: Orders) -> None:
         reader.run(block)
     dump = (made.cluster.directory / "target.sql").read_text(encoding="utf-8", errors="replace")
     assert re.search("INSERT INTO `subtask`", dump), "the dump has the positions"
+    assert "16777200" in dump, "or no value shows that the rows are exact again"
+    assert made.target.query("SELECT COUNT(*) FROM shop.orders WHERE ratio <> 16777216") == [(0,)]
     made.change()
     made.judge()
