@@ -120,7 +120,7 @@ def _command(request: Message, answer: Answer) -> _Command | None:
             options = _options(("--remove-meta", request.remove_meta), ("--paused", request.paused))
             return _Command(f"start-task{options}", _task_of(request.file), tuple(request.sources))
         case pb.UpdateTaskRequest() if not request.dry_run:
-            options = _options(("--rename-target", request.rename_target))
+            options = _options(("--rename-target", request.rename_target), ("--move-tables", request.move_tables))
             return _Command(f"update-task{options}", _task_of(request.file))
         case pb.OperateTaskRequest():
             return _operation(request)

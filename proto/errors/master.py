@@ -520,8 +520,8 @@ RENAME_NOT_ALONE = _define(
     level=Level.LOW,
     message="task {task}: the file does not just give one target table a new name: {reason}",
     workaround="Nothing was changed. Change only the target of the routes of one target table, the same for all of its "
-    "shard tables, and make other changes with an `update-task` of their own. `dmctl update-task <file>` without "
-    "--rename-target copies the history into the new table.",
+    "shard tables, and make other changes with an `update-task` of their own. `dmctl update-task <file> "
+    "--move-tables` copies the history into the new table.",
 )
 RENAME_EXISTS = _define(
     60321,
@@ -555,4 +555,14 @@ RENAME_REFUSED = _define(
     message="task {task}: the target refused {statement}: {reason} (errno {errno})",
     workaround="Nothing was changed. The task's user needs ALTER and DROP on the table, CREATE and INSERT on the new "
     "name. A lock wait timeout: a transaction uses the table; end it. Then repeat the command.",
+)
+UPDATE_MOVES = _define(
+    60325,
+    "update-moves-tables",
+    scope=Scope.CONFIG,
+    message="task {task}: with this file {count} shard table(s) get another target table, e.g. {table} of source "
+    "{source}: {after} instead of {before}; their history would be copied again, and {before} would stay as it is",
+    workaround="Nothing was changed. If the name in the routes is a mistake, correct the file. `dmctl update-task <file> "
+    "--dry-run` lists all changes. To rename the table at the target without a copy: `dmctl update-task <file> "
+    "--rename-target`. To copy the history into the other table: `dmctl update-task <file> --move-tables`.",
 )

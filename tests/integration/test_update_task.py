@@ -246,7 +246,10 @@ def test_a_table_moves_to_another_target(world: World) -> None:
     cluster.wait_replicating("moves")
     there = family.task().replace("    target-schema: moves\n", "    target-schema: moved\n")
     with Writer(shards, seed=36) as writer:
-        assert _changes(_update(cluster, there)) == {("moves", "`moves_01`.`order_01`")}
+        refused = cluster.dmctl("update-task", cluster.write("updated.task.yaml", there), check=False)
+        assert (refused.code, f"[{errors.master.UPDATE_MOVES.code} " in refused.text) == (1, True), refused.text
+        assert _changes(_update(cluster, there, "--dry-run")) == {("moves", "`moves_01`.`order_01`")}
+        assert _changes(_update(cluster, there, "--move-tables")) == {("moves", "`moves_01`.`order_01`")}
         cluster.wait_joined("moves")
         writer.go_on()
         writer.stop()

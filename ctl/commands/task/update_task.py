@@ -23,9 +23,14 @@ from shardmerge.proto import master_pb2 as pb
     help="the file gives one target table another name, and changes nothing else: rename the table at the target, "
     "with RENAME TABLE, and copy nothing; asks before it does so",
 )
+@click.option(
+    "--move-tables",
+    is_flag=True,
+    help="shard tables may get another target table: their history is copied into it, and the old one stays",
+)
 @click.option("--yes", is_flag=True, help="with --rename-target: do not ask")
 @shared(by_source=False)
-def update_task(file: str, *, dry_run: bool, rename_target: bool, yes: bool) -> int:
+def update_task(file: str, *, dry_run: bool, rename_target: bool, move_tables: bool, yes: bool) -> int:
     """Replace a running task's file: further tables, other routes, other settings.
 
     New tables are copied with their history while the others continue, then join them; tables that the file no longer
@@ -37,7 +42,11 @@ def update_task(file: str, *, dry_run: bool, rename_target: bool, yes: bool) -> 
         dmctl update-task merge.yaml --rename-target
     """
     session = Session.current()
-    request = pb.UpdateTaskRequest(file=config_file(file), dry_run=dry_run, rename_target=rename_target)
+    if rename_target and move_tables:
+        raise click.UsageError("--rename-target copies nothing: give it without --move-tables")
+    request = pb.UpdateTaskRequest(
+        file=config_file(file), dry_run=dry_run, rename_target=rename_target, move_tables=move_tables
+    )
     if rename_target and not dry_run and not _may_rename(session, request, is_confirmed=yes):
         return 1
     answer = _call(session, request)

@@ -154,9 +154,12 @@ class UpdateCommand:
         parts = self.preview(wanted, state)
         notes = (*absent_notes(wanted), *file.notes)
         if request.dry_run:
-            notes = (*rename_note(parts), *notes)
-        if request.dry_run or not all(part.result for part in parts):
-            return answer_of(parts, notes, dry_run=request.dry_run)
+            return answer_of(parts, (*rename_note(parts), *notes), dry_run=True)
+        if not request.move_tables:
+            check_no_moves(file.name, parts)
+        if refused := [part for part in parts if not part.result]:
+            # Nothing is stored for the other sources either, so the answer has no results of theirs.
+            return answer_of(refused, notes, dry_run=False)
         # A joining table whose key exists already stops alone; the keys of the other tables are known.
         checks = check_subtasks(wanted.subtasks, state, self.workers, self.check_seconds, as_recorded=True, keys=False)
         if checks.failed:
@@ -254,6 +257,22 @@ def rename_note(parts: Iterable[pb.SourceUpdate]) -> tuple[str, ...]:
         f"Without a copy: update-task --rename-target renames {before} to {after} at the target, if all shard tables "
         f"of {before} move.",
     )
+
+
+def check_no_moves(task: str, parts: Iterable[pb.SourceUpdate]) -> None:
+    """Check that no shard table gets another target: a wrong name in the routes would copy everything elsewhere, and
+    leave the table that is in use as it is. Pure. Raises UPDATE_MOVES."""
+    moves = [(part.source, table) for part in parts for table in part.tables if table.kind == TableChange.MOVES]
+    if moves:
+        source, table = moves[0]
+        raise errors.master.UPDATE_MOVES(
+            task=task,
+            count=len(moves),
+            source=source,
+            table=table.source_table,
+            before=table.before,
+            after=table.after,
+        )
 
 
 def absent_notes(wanted: Wanted) -> tuple[str, ...]:

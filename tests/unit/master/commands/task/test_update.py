@@ -7,7 +7,13 @@ from collections.abc import Callable
 import pytest
 
 from shardmerge.master.commands.task.rename_target import check_alone, check_moves
-from shardmerge.master.commands.task.update import check_shard_mode, rename_note, select, settings_changed
+from shardmerge.master.commands.task.update import (
+    check_no_moves,
+    check_shard_mode,
+    rename_note,
+    select,
+    settings_changed,
+)
 from shardmerge.master.state import State
 from shardmerge.proto import config_pb2, errors, state_pb2
 from shardmerge.proto import master_pb2 as pb
@@ -41,6 +47,15 @@ def _refused(spec: ErrorSpec, work: Callable[[], object]) -> ShardmergeError:
         work()
     assert caught.value.spec is spec
     return caught.value
+
+
+def test_a_table_moves_only_where_the_user_wants_it() -> None:
+    stays = TableChange(kind=TableChange.JOINS, source_table="`a`.`t`", after="`x`.`t`")
+    moves = TableChange(kind=TableChange.MOVES, source_table="`b`.`t`", before="`x`.`t`", after="`y`.`t`")
+    check_no_moves("merge", [pb.SourceUpdate(result=True, source="s1", tables=[stays])])
+    parts = [pb.SourceUpdate(source="s1", tables=[stays]), pb.SourceUpdate(source="s2", tables=[moves, moves])]
+    error = _refused(errors.master.UPDATE_MOVES, lambda: check_no_moves("merge", parts))
+    assert (error.values["source"], error.values["count"], error.values["table"]) == ("s2", "2", "`b`.`t`")
 
 
 def test_the_sources_that_run_it() -> None:
