@@ -562,7 +562,7 @@ UPDATE_MOVES = _define(
     scope=Scope.CONFIG,
     message="task {task}: with this file {count} shard table(s) get another target table, e.g. {table} of source "
     "{source}: {after} instead of {before}; their history would be copied again, and {before} would stay as it is",
-    workaround="Nothing was changed. If the name in the routes is a mistake, correct the file. `dmctl update-task <file> "
-    "--dry-run` lists all changes. To rename the table at the target without a copy: `dmctl update-task <file> "
+    workaround="Nothing was changed. If the name in the routes is a mistake, correct the file. `dmctl update-task "
+    "<file> --dry-run` lists all changes. To rename the table at the target without a copy: `dmctl update-task <file> "
     "--rename-target`. To copy the history into the other table: `dmctl update-task <file> --move-tables`.",
 )
