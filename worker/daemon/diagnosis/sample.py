@@ -129,7 +129,7 @@ def _reason(plan: TablePlan) -> str:
     if not plan.key:
         return "it has no key"
     if plan.one_lane:
-        return "it has a further unique key"
+        return "it has a further unique key, or one WITHOUT OVERLAPS"
     if plan.lane_group:
         return "foreign keys connect it with other tables"
     return "equal keys may differ in their bytes (text of this collation, or floating point)"

@@ -6,8 +6,9 @@ get one table, and each then checks it. Only statements that TiDB also has are u
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pymysql
 
@@ -37,8 +38,8 @@ from shardmerge.worker.core.mysql.create_table import (
 from shardmerge.worker.core.mysql.endpoint import Endpoint
 from shardmerge.worker.core.mysql.information_schema import read_table
 from shardmerge.worker.core.mysql.server_errors import ErrorKind, errno_of, kind_of, reason_of
-from shardmerge.worker.core.mysql.show_create import CreateStatement, read_create_statement
-from shardmerge.worker.core.table import EXACT_KINDS, Column, Table
+from shardmerge.worker.core.mysql.show_create import CreateStatement, read_create_statement, read_create_texts
+from shardmerge.worker.core.table import EXACT_KINDS, Column, Table, ValueKind
 from shardmerge.worker.core.table_plan import AutoIncrement, TablePlan
 from shardmerge.worker.target.tables.column_fit import incompatibility
 from shardmerge.worker.target.tables.defer_existing import defer_existing
@@ -47,6 +48,8 @@ from shardmerge.worker.target.tables.deferred_index import Defer
 from shardmerge.worker.target.tables.extracted_keys import with_extracted_columns
 from shardmerge.worker.target.tables.partition_clause import clause_of, problem_of
 
+_PERIOD_ENDS = frozenset({ValueKind.DATE, ValueKind.DATETIME, ValueKind.TIMESTAMP})
+_OVERLAPS = re.compile(r"^\s*(PRIMARY|UNIQUE) KEY .*` WITHOUT OVERLAPS\)", re.MULTILINE)
 _NO_SUCH_SCHEMA = 1049
 _TABLE_EXISTS = 1050
 _NO_SUCH_TABLE = 1146
@@ -60,7 +63,7 @@ class TargetFacts:
 
     ``key``: the target's columns of the key that identifies a row; () without one. ``further_keys``: its
     other unique keys. ``exact_key``: equal keys have equal bytes; not so for text, where 'a' = 'A' under a
-    collation, and for floats, where 0 = -0.
+    collation, and for floats, where 0 = -0; nor where rows of different keys exclude each other (WITHOUT OVERLAPS).
     """
 
     created: bool
@@ -341,7 +344,19 @@ def _check(target: Session, plans: Sequence[TablePlan], found: Table, created: b
             tables_of.setdefault(difference, []).append(f"{plan.table.schema}.{plan.table.name}")
     if tables_of:
         raise _differs(first, (f"{what} ({listed(tables, _SHOWN_TABLES)})" for what, tables in tables_of.items()))
-    return _facts(plans, found, created)
+    facts = _facts(plans, found, created)
+    if not facts.one_lane and _forbids_overlaps(target, found):
+        return replace(facts, exact_key=False)
+    return facts
+
+
+def _forbids_overlaps(target: Session, found: Table) -> bool:
+    """Whether rows of different keys exclude each other, because their periods overlap: MariaDB's WITHOUT OVERLAPS
+    ("Application-Time Periods"). Only SHOW CREATE TABLE of all its versions prints that."""
+    ends = sum(column.kind in _PERIOD_ENDS for column in found.key_columns)
+    if ends < 2 or not dialect_of(target).is_mariadb:
+        return False
+    return _OVERLAPS.search(read_create_texts(target, [(found.schema, found.name)])[0]) is not None
 
 
 def _check_engine(target: Session, plan: TablePlan, engine: str) -> None:
