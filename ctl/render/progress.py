@@ -17,6 +17,9 @@ from shardmerge.proto.worker_pb2 import LaneStatus, LoadStatus, StatusWarning, S
 
 _WINDOW_SECONDS = 10.0
 _HISTORY = 24
+_AGE_SECONDS = 3.0
+"""An age may be so much too small: commit times are in seconds at MariaDB, and the end of the source's binlog is read
+each second."""
 
 
 class Until(enum.Enum):
@@ -299,22 +302,22 @@ def problems(answer: pb.QueryStatusResponse) -> Iterator[Problem]:
                 yield Problem(f"task {status.name} on {source}", Report.of_detail(detail))
 
 
-def is_reached(answer: pb.QueryStatusResponse, until: Until) -> bool:
-    """Whether every subtask has reached ``until``; a finished one (task-mode full) counts as synced."""
+def is_reached(answer: pb.QueryStatusResponse, until: Until, waited: float = 0.0) -> bool:
+    """Whether every subtask has reached ``until``; a finished one (task-mode full) counts as synced. ``waited``:
+    seconds from the begin of the command to that of this query. A source that never pauses is synced when all that it had
+    committed at the begin is applied: then the oldest transaction that is not applied is younger than the command."""
     seen = [status for _, status in subtasks(answer)]
     if not seen or not answer.result or not all(part.result for part in answer.sources):
         return False
-    return all(status.stage == common_pb2.STAGE_FINISHED or _is_synced(status, until) for status in seen)
+    return all(status.stage == common_pb2.STAGE_FINISHED or _is_synced(status, until, waited) for status in seen)
 
 
-def _is_synced(status: SubTaskStatus, until: Until) -> bool:
-    return (
-        until is Until.SYNCED
-        and status.stage == common_pb2.STAGE_RUNNING
-        and status.HasField("sync")
-        and status.sync.synced
-        and not status.sync.unknown
-    )
+def _is_synced(status: SubTaskStatus, until: Until, waited: float) -> bool:
+    runs = status.stage == common_pb2.STAGE_RUNNING and status.HasField("sync") and not status.sync.unknown
+    if until is not Until.SYNCED or not runs:
+        return False
+    is_younger = status.sync.oldest_ms / 1000 + _AGE_SECONDS < waited
+    return status.sync.synced or (status.sync.complete and is_younger)
 
 
 def unreachable_goal(answer: pb.QueryStatusResponse, until: Until) -> Report | None:

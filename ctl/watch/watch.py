@@ -36,13 +36,15 @@ def run(
     until: Until | None,
     interval: float,
     title: str,
+    only_last: bool = False,
 ) -> int:
     """Watch until Ctrl-C (0), the goal (0), a false answer or a goal out of reach (1); the exit code.
 
-    Without ``until`` it ends when every subtask is Finished. Raises the master's error if it persists for a minute, or
+    Without ``until`` it ends when every subtask is Finished. ``only_last``: without a terminal, print the last answer
+    only. Raises the master's error if it persists for a minute, or
     at once if it is not retryable or no answer came yet.
     """
-    with _display(session, detail=detail, more=more, title=title) as show:
+    with _display(session, detail=detail, more=more, title=title, only_last=only_last) as show:
         try:
             report = _loop(ask, show, until, interval, min(_CALL_SECONDS, session.settings.timeout))
         except KeyboardInterrupt:
@@ -51,7 +53,7 @@ def run(
 
 
 def _loop(ask: Ask, show: Show, until: Until | None, interval: float, timeout: float) -> Report | None:
-    answered = 0.0
+    first, answered = time.monotonic(), 0.0
     doubt: Report | None = None
     while True:
         began = time.monotonic()
@@ -67,7 +69,7 @@ def _loop(ask: Ask, show: Show, until: Until | None, interval: float, timeout: f
             if failed is not None and _is_lasting(answer):
                 show(answer, "", "Stopped watching.")
                 return failed
-            if is_reached(answer, until or Until.FINISHED):
+            if is_reached(answer, until or Until.FINISHED, began - first):
                 show(answer, "", "Finished." if (until or Until.FINISHED) is Until.FINISHED else "In sync.")
                 return None
             # Two answers must agree: the first one after a resume-task may still show the previous error.
@@ -87,17 +89,24 @@ def _is_lasting(answer: pb.QueryStatusResponse) -> bool:
 
 
 @contextmanager
-def _display(session: Session, *, detail: bool, more: bool, title: str) -> Generator[Show]:
+def _display(session: Session, *, detail: bool, more: bool, title: str, only_last: bool) -> Generator[Show]:
     if session.is_json:
-        yield lambda answer, _stale_reason, _closing: _print_line(answer, detail=detail)
+
+        def show_line(answer: pb.QueryStatusResponse | None, _stale_reason: str, closing: str) -> None:
+            if closing or not only_last:
+                _print_line(answer, detail=detail)
+
+        yield show_line
         return
     console = session.console()
     if not console.is_terminal:
         console_view = _View(session, detail=detail, more=more, title=title, size=(console.width, 10_000))
 
         def show_plain(answer: pb.QueryStatusResponse | None, stale_reason: str, closing: str) -> None:
-            console.print(console_view.frame(answer, stale_reason, closing))
-            console.file.flush()
+            frame = console_view.frame(answer, stale_reason, closing)
+            if closing or not only_last:
+                console.print(frame)
+                console.file.flush()
 
         yield show_plain
         return

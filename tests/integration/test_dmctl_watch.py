@@ -41,6 +41,9 @@ def test_watch_until_synced(master: CannedMaster) -> None:
     ran = dmctl("query-status", "merge", "--watch", "--until", "synced", "--interval", "0.05", address=master.address)
     no_error(ran)
     assert len(ran.out.splitlines()) == 3
+    master.answer("QueryStatus", LOADING, BEHIND, SYNCED)
+    ran = dmctl("query-status", "merge", "--until", "synced", "--interval", "0.05", address=master.address)
+    assert json.loads(ran.out)["sources"][0]["subTaskStatus"][0]["sync"]["synced"] is True, "only the last answer"
 
 
 def test_watch_ends_when_waiting_makes_no_sense(master: CannedMaster) -> None:

@@ -65,6 +65,7 @@ def sync_status(lanes: Sequence[LaneView], around: StatusInputs, held_keys: int 
         master_binlog_gtid=around.source_end.gtid_set,
         synced=drained and caught_up and not held_keys and not unknown,
         held_keys=held_keys,
+        complete=not held_keys and not unknown,
         binlog_type="relay",
         unknown=unknown,
         lanes=made,
@@ -90,7 +91,7 @@ def sync_status(lanes: Sequence[LaneView], around: StatusInputs, held_keys: int 
 def without_progress(status: worker_pb2.SyncStatus, why: str) -> worker_pb2.SyncStatus:
     """``status`` as it is when no lane applies changes: the lag of the subtask is not known any more."""
     status.unknown = why
-    status.synced = False
+    status.synced = status.complete = False
     for name in ("bytes_behind", "lag_ms", "oldest_ms", "seconds_behind_master", "recent_rps"):
         status.ClearField(name)
     del status.lanes[:]

@@ -19,7 +19,8 @@ from shardmerge.proto import master_pb2 as pb
 @click.option(
     "--until",
     type=click.Choice([goal.value for goal in Until]),
-    help="watch; exit with 0 once every subtask has reached this, with 1 once one cannot",
+    help="wait; exit with 0 once every subtask has reached this, with 1 once one cannot; synced: has applied all that "
+    "its source had committed when the command began",
 )
 @click.option(
     "--interval",
@@ -45,7 +46,14 @@ def query_status(task: str | None, until: str | None, interval: float, *, more: 
         if goal is not None and not query.detail:
             raise click.UsageError("--until needs a task, or -s")
         return watch.run(
-            session, query.ask, detail=query.detail, more=more, until=goal, interval=interval, title=query.title
+            session,
+            query.ask,
+            detail=query.detail,
+            more=more,
+            until=goal,
+            interval=interval,
+            title=query.title,
+            only_last=not watching,
         )
     answer = query.ask(None)
     return session.show(

@@ -431,7 +431,7 @@ class JoiningUnit:
         # In this order, here and below: tables that are taken in between are then found at their new place.
         has_more, join = self._table_source.has_more(), self._join
         if has_more or (join is not None and join.replays):
-            status.synced = False
+            status.synced = status.complete = False
         return status
 
     def activity(self) -> str:

@@ -37,6 +37,26 @@ def test_goals(subtasks: tuple[SubTaskStatus, ...], finished: bool, synced: bool
     assert is_reached(answer, Until.SYNCED) is synced
 
 
+@pytest.mark.parametrize(
+    ("oldest_ms", "waited", "complete", "reached"),
+    [
+        (500, 4.0, True, True),
+        (500, 3.0, True, False),
+        (5000, 8.0, True, False),
+        (5000, 9.0, True, True),
+        (0, 9.0, False, False),
+    ],
+)
+def test_a_source_that_never_pauses_is_synced_up_to_the_begin(
+    oldest_ms: int, waited: float, complete: bool, reached: bool
+) -> None:
+    sync = canned.syncing(synced=False)
+    sync.oldest_ms, sync.complete = oldest_ms, complete
+    assert is_reached(canned.status(canned.subtask(sync)), Until.SYNCED, waited) is reached
+    sync.unknown = "lane 1 has not reported for 6 s"
+    assert not is_reached(canned.status(canned.subtask(sync)), Until.SYNCED, waited)
+
+
 def test_a_source_that_could_not_be_asked_is_not_there_yet() -> None:
     answer = canned.status(SYNCED, SYNCED)
     answer.sources.append(pb.SourceSubTasks(result=False, source_status=pb.SourceStatus(source="gone")))
