@@ -303,9 +303,12 @@ def problems(answer: pb.QueryStatusResponse) -> Iterator[Problem]:
 
 
 def is_reached(answer: pb.QueryStatusResponse, until: Until, waited: float = 0.0) -> bool:
-    """Whether every subtask has reached ``until``; a finished one (task-mode full) counts as synced. ``waited``:
-    seconds from the begin of the command to that of this query. A source that never pauses is synced when all that it had
-    committed at the begin is applied: then the oldest transaction that is not applied is younger than the command."""
+    """Whether every subtask has reached ``until``; a finished one (task-mode full) counts as synced.
+
+    ``waited``: seconds from the begin of the command to that of this query. A source that never pauses is synced when
+    all that it had committed at the begin is applied: then the oldest transaction that is not applied is younger than
+    the command.
+    """
     seen = [status for _, status in subtasks(answer)]
     if not seen or not answer.result or not all(part.result for part in answer.sources):
         return False

@@ -236,15 +236,19 @@ def problems(answer: Answer) -> list[RenderableType]:
 
 
 def check_task(answer: pb.CheckTaskResponse, *, max_errors: int = 10, max_warnings: int = 10) -> RenderableType:
-    """All checks that failed or warn (up to the limits, the rest counted), then a count of each state."""
+    """All checks that failed or warn (up to the limits, the rest counted), the names of those that passed, then a count
+    of each state."""
     failed = _in_state(answer.check_result, worker_pb2.CHECK_STATE_FAIL)
     warned = _in_state(answer.check_result, worker_pb2.CHECK_STATE_WARN)
     passed = _in_state(answer.check_result, worker_pb2.CHECK_STATE_PASS)
     parts: list[RenderableType] = []
-    shown = [*failed[:max_errors], *warned[:max_warnings], *passed]
+    shown = [*failed[:max_errors], *warned[:max_warnings]]
     if shown:
         parts.append(checks(shown))
-    hidden = len(failed) + len(warned) + len(passed) - len(shown)
+    if passed:
+        names = ", ".join(dict.fromkeys(one.name for one in passed))
+        parts.append(Text.assemble(("passed: ", "green"), look.cell(names)))
+    hidden = len(failed) + len(warned) - len(shown)
     count = Text.assemble(
         (f"{len(passed)} passed", "green"),
         "  ",
@@ -271,19 +275,23 @@ def _in_state(results: Sequence[worker_pb2.CheckResult], state: worker_pb2.Check
 
 
 def checks(results: Sequence[worker_pb2.CheckResult]) -> RenderableType:
-    """One row per check; the finding, and below it what to do."""
+    """One row per check, those of several sources with one way out together: the findings, and below them what to
+    do."""
     made = look.table("check", "source", "state", "finding")
+    alike: dict[tuple[str, str, int, str], list[worker_pb2.CheckResult]] = {}
     for result in results:
-        word = check_word(result.state)
+        alike.setdefault((check_word(result.state), result.name, result.code, result.instruction), []).append(result)
+    for (word, name, code, instruction), group in alike.items():
         style = _CHECK_STYLES.get(word, "magenta")
-        finding = look.cell(result.error_msg or result.desc)
-        if result.code:
-            finding = Text.assemble((f"[{result.code}] ", style), finding)
-        if result.instruction:
-            finding = Text.assemble(finding, "\n", ("what to do: ", "bold"), look.cell(result.instruction))
+        messages = dict.fromkeys(result.error_msg or result.desc for result in group)
+        finding = Text("\n").join(look.cell(message) for message in messages)
+        if code:
+            finding = Text.assemble((f"[{code}] ", style), finding)
+        if instruction:
+            finding = Text.assemble(finding, "\n", ("what to do: ", "bold"), look.cell(instruction))
         made.add_row(
-            look.cell(result.name, "bold"),
-            look.cell(result.source or "–"),
+            look.cell(name, "bold"),
+            look.cell(", ".join(dict.fromkeys(result.source for result in group if result.source)) or "–"),
             Text(_CHECK_MARKS.get(word, word), style=style),
             finding,
         )

@@ -107,6 +107,21 @@ def test_checks_failures_first_with_their_instruction() -> None:
     assert "1 passed  3 warned  4 failed" in text
 
 
+def test_the_same_check_of_several_sources_is_one_row() -> None:
+    way_out = "set binlog_row_image to FULL"
+    some = [
+        CheckResult(
+            name="binlog_row_image", state=CHECK_STATE_FAIL, source=source, code=12007, instruction=way_out,
+            error_msg=f"source {source}: it is MINIMAL",
+        )
+        for source in ("mysql-01", "mysql-02")
+    ]  # fmt: skip
+    text = draw(tables.check_task(pb.CheckTaskResponse(check_result=some)))
+    assert text.count(way_out) == text.count("mysql-01, mysql-02") == 1
+    assert "source mysql-01: it is MINIMAL" in text
+    assert "source mysql-02: it is MINIMAL" in text
+
+
 def test_limits_never_hide_that_there_is_more() -> None:
     text = draw(tables.check_task(_checks(), max_errors=1, max_warnings=0))
     assert "fail_1" not in text
