@@ -369,8 +369,10 @@ def test_clocks(ends: Ends) -> None:
     assert "the clock of target is " in ends.only("clock_skew").error_msg
 
 
-def _worker(folder: Path, total: int, free: int, *, runs: bool = False, lost: bool = False) -> CheckRequest:
-    return CheckRequest(worker=WorkerView("w1", SparkSlots(total, free, lost), folder / "relay", runs))
+def _worker(
+    folder: Path, total: int, free: int, promised: int = 0, *, runs: bool = False, lost: bool = False
+) -> CheckRequest:
+    return CheckRequest(worker=WorkerView("w1", SparkSlots(total, free, promised, lost), folder / "relay", runs))
 
 
 def test_slots_of_spark(ends: Ends, tmp_path: Path) -> None:
@@ -381,6 +383,9 @@ def test_slots_of_spark(ends: Ends, tmp_path: Path) -> None:
     assert "take 4 Spark slots at the same time, and 3 of 16 are free" in few.error_msg
     assert "local[19]" in few.instruction
     ends.passes("spark", _worker(tmp_path, 16, 3, runs=True))  # the task itself uses the other slots
+    # Another task was accepted, and has not taken its slots yet.
+    assert _with(ends.only("spark", _worker(tmp_path, 16, 16, 13))) == (12053, True)
+    assert _with(ends.only("spark", _worker(tmp_path, 16, 16, 13, runs=True))) == (12053, True)
     assert _with(ends.only("spark", _worker(tmp_path, 16, 16, lost=True))) == (12055, True)
     assert ends.found("spark") == []  # no worker is named
 

@@ -250,8 +250,9 @@ class Daemon:
 
     def view(self, task: str, source: str) -> WorkerView:
         self._spark.check()
-        room = SparkSlots(self._spark.total_slots, self._spark.free_slots, self._spark.lost)
         runs = self._subtask(task, source) is not None
+        promised = 0 if self._runner is None else self._runner.promised_slots(task)
+        room = SparkSlots(self._spark.total_slots, self._spark.free_slots, promised, self._spark.lost)
         return WorkerView(self._config.name, room, Path(self._config.relay_dir), runs)
 
     def purge_relay(self, request: worker_pb2.WorkerPurgeRelayRequest) -> worker_pb2.WorkerPurgeRelayResponse:

@@ -36,7 +36,7 @@ _DRIVER_HOST = "spark.driver.host"
 _INSTANCES = "spark.executor.instances"
 _EXECUTOR_CORES = "spark.executor.cores"
 _DEFAULTS: Mapping[str, str] = {
-    MASTER: "local[16]",
+    MASTER: "local[64]",
     "spark.api.mode": "classic",
     "spark.app.name": "shardmerge",
     "spark.driver.memory": "480m",

@@ -311,6 +311,10 @@ class SourceRunner:
             ending = [subtask for subtask in self._ending if not subtask.join(0)]
         return [*self._all(), *ending]
 
+    def promised_slots(self, task: str) -> int:
+        """The Spark slots that subtasks other than ``task`` have or are about to take."""
+        return sum(subtask.promised_slots() for subtask in self._all() if subtask.name != task)
+
     def _all(self) -> list[SubTask]:
         with self._lock:
             return [self._subtasks[name] for name in sorted(self._subtasks)]

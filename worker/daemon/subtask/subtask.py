@@ -42,6 +42,7 @@ from shardmerge.worker.replicate.unit import ReplicateUnit
 from shardmerge.worker.snapshot.limits.reader_times import ReaderTotal
 from shardmerge.worker.snapshot.unit import SnapshotUnit
 from shardmerge.worker.unit.contract import Failed, Finished, Outcome, ProcessUnit, Stopped
+from shardmerge.worker.verify.precheck.estimates import slots_of
 
 log = get_logger()
 
@@ -206,6 +207,13 @@ class SubTask:
             if self._decision.expected == pb.STAGE_RUNNING:
                 return self._tried_revision >= self._decision.revision
             return self._stage in (pb.STAGE_PAUSED, pb.STAGE_FINISHED)
+
+    def promised_slots(self) -> int:
+        """The Spark slots that it has or is about to take, without tables that join it later."""
+        if self._decision.expected != pb.STAGE_RUNNING or self._stage == pb.STAGE_FINISHED:
+            return 0
+        slots = slots_of(self._decision.config)
+        return slots.at_once if self.replicating() is None else slots.following
 
     @property
     def config(self) -> config_pb2.SubTaskConfig:

@@ -24,10 +24,12 @@ _DAY = 86400
 
 @dataclass(frozen=True, slots=True)
 class SparkSlots:
-    """Slots for long-lived Spark tasks; ``lost``: the driver has ended."""
+    """Slots for long-lived Spark tasks. ``promised``: other subtasks have them or are about to take them. ``lost``: the
+    driver has ended."""
 
     total: int
     free: int
+    promised: int = 0
     lost: bool = False
 
 
@@ -87,7 +89,8 @@ def _spark(source: str, worker: WorkerView, subtask: config.SubTaskConfig) -> It
         yield failed("spark", source, errors.check_room.SPARK_AWAY(worker=worker.name))
         return
     # Its own run gives its slots back before it takes others.
-    free = room.total if worker.is_running else room.free
+    unpromised = max(0, room.total - room.promised)
+    free = unpromised if worker.is_running else min(room.free, unpromised)
     details = {"worker": worker.name, "free": free, "total": room.total}
     if slots.at_once > free:
         purpose = f"{slots.copying} chunk readers, then {slots.following} lanes"
