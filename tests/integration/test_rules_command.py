@@ -177,4 +177,4 @@ def test_through_all_programs_before_a_task_is_there(source: Database, tmp_path:
         assert (route["name"], route["beaten"]) == ("carts", ["all"])
         settings = cluster.dmctl("--output", "json", "config", "worker", cluster.workers[0].name).json["cfg"]
         assert f"name: {cluster.workers[0].name}" in settings
-        assert "master: local[64]" in settings
+        assert "master: local[16]" in settings
