@@ -22,6 +22,7 @@ import pymysql
 from shardmerge.proto.errors import ShardmergeError
 from tests.benchmarks import (
     ceiling,
+    composite_keys,
     drain,
     lag,
     locked,
@@ -114,6 +115,8 @@ class Run:
                 self.scale()
             case "scraping":
                 self.scraping()
+            case "composite-keys":
+                self.composite_keys()
             case _:
                 self.memory(memory.run(world))
 
@@ -201,6 +204,13 @@ class Run:
         self.values["scraping_drain_ratio"] = ratio(scraped.drain, without.drain)
         self.values["scraping_lag_p50_ms"] = scraped.lag_p50 - without.lag_p50
         self.more["scraping"] = {"without": asdict(without), "scraped": asdict(scraped)}
+
+    def composite_keys(self) -> None:
+        found = composite_keys.run(self.world)
+        single, composite = found["single"], found["composite"]
+        self.values["composite_keys_delete_ratio"] = ratio(composite.delete_ms, single.delete_ms)
+        self.values["composite_keys_batch_ratio"] = ratio(composite.batch_ms, single.batch_ms)
+        self.more["composite_keys"] = {name: asdict(each) for name, each in found.items()}
 
     def drain(self, ids: str, name: str) -> None:
         found = drain.run(self.world, ids)

@@ -111,6 +111,8 @@ FIGURES: tuple[Figure, ...] = (
     Figure("scraping_history_ratio", "rows/s with metrics scraped every 5 s / without; medians", Goal(least=0.98)),
     Figure("scraping_drain_ratio", "changes/s of the uniform backlog: with / without", Goal(least=0.98)),
     Figure("scraping_lag_p50_ms", "lag p50 with scrapes - without", Goal(most=1)),
+    Figure("composite_keys_delete_ratio", "commit of one deleted row: key (id, text) / key id", Goal(most=1.3)),
+    Figure("composite_keys_batch_ratio", "commit of 1,000 deleted rows: key (id, text) / key id"),
     Figure("lag_floor_ms", "insert at the source, the same transaction at the target, one client: p50"),
 )
 

@@ -29,6 +29,7 @@ PARTS = (
     "shard-tables",
     "scale",
     "scraping",
+    "composite-keys",
 )
 """The parts in the order in which they run."""
 
@@ -36,7 +37,17 @@ _CHANGING = frozenset({"full", "drain", "drain-uniform", "lag", "lag1k"})
 """Parts after which the merged table is compared."""
 
 _ASKED_FOR = frozenset(
-    {"start", "rules", "pre-created", "shard-ddl", "shard-ddl-latency", "shard-tables", "scale", "scraping"}
+    {
+        "start",
+        "rules",
+        "pre-created",
+        "shard-ddl",
+        "shard-ddl-latency",
+        "shard-tables",
+        "scale",
+        "scraping",
+        "composite-keys",
+    }
 )
 """Parts that run only on request."""
 

@@ -339,6 +339,25 @@ def test_a_key_in_other_letters_is_the_same_key(target: Database) -> None:
     assert target.query("SELECT v, n FROM shop.words") == []
 
 
+@pytest.mark.parametrize("may_lack_rows", [False, True], ids=["exact", "loose"])
+def test_keys_with_texts_of_another_character_set_find_their_rows(target: Database, may_lack_rows: bool) -> None:
+    """The target keeps as utf8mb4 what the shard table keeps as latin1."""
+    latin1 = replace(text("v", "latin1_swedish_ci"), charset="latin1")
+    made = table_plan((integer(), latin1, text("w")), (0, 1), name="words")
+    plan = replace(made, target_table="words", may_lack_rows=may_lack_rows)
+    target.execute(
+        "CREATE TABLE shop.words (id BIGINT, v VARCHAR(9) CHARACTER SET utf8mb4, w VARCHAR(9), PRIMARY KEY (id, v))",
+        "INSERT INTO shop.words VALUES (1, 'é', 'x'), (2, 'ü', 'x'), (3, 'é', 'x'), (4, 'ö', 'x')",
+    )
+    batch = Batch(0, 1, "mysql-bin.000001")
+    for key, word in ((b"1", b"_latin1 X'E9'"), (b"2", b"_latin1 X'FC'")):
+        batch.add(RowChange(0, 0, ChangeKind.DELETE, plan, (key, word, b"'x'"), ()), 100)
+    for key, word in ((b"3", b"_latin1 X'E9'"), (b"4", b"_latin1 X'F6'")):
+        batch.add(RowChange(0, 0, ChangeKind.UPDATE, plan, (key, word, b"'x'"), (key, word, b"'y'")), 100)
+    Lane(target, plan).commit(batch)
+    assert target.query("SELECT id, v, w FROM shop.words ORDER BY id") == [(3, "é", "y"), (4, "ö", "y")]
+
+
 def test_a_loose_table_without_a_key_changes_only_what_is_there(target: Database) -> None:
     plan = replace(table_plan((integer(), text("v")), ()), may_lack_rows=True)
     batch = Batch(0, 1, "mysql-bin.000001")

@@ -7,10 +7,10 @@ import itertools
 from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 
+from shardmerge.worker.binlog.rows.literal_text import literals_of
 from shardmerge.worker.core.mysql.connection import Session, Side, connect
 from shardmerge.worker.snapshot.chunks import Chunk
 from shardmerge.worker.snapshot.key_order import bound_columns, key_bound
-from shardmerge.worker.snapshot.reader.chunk_loader import literals_of
 from shardmerge.worker.snapshot.source.chunk_source import ChunkSource
 from shardmerge.worker.snapshot.table_planner import TablePlanner
 from tests.integration.snapshot_rig import SOURCE, endpoint

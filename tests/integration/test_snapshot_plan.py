@@ -8,11 +8,11 @@ from contextlib import closing
 import pymysql
 import pytest
 
+from shardmerge.worker.binlog.rows.literal_text import literals_of
 from shardmerge.worker.core.mysql.connection import Session, Side, connect, rows, server_info, text_of
 from shardmerge.worker.core.position import SourcePosition
 from shardmerge.worker.snapshot.chunks import Chunk
 from shardmerge.worker.snapshot.key_order import bound_columns, key_bound
-from shardmerge.worker.snapshot.reader.chunk_loader import literals_of
 from shardmerge.worker.snapshot.source.chunk_source import ChunkSource, chunk_select
 from shardmerge.worker.snapshot.source.raw_query import raw_rows
 from shardmerge.worker.snapshot.source.watermarks import UnknownPosition, low_watermark, open_consistent

@@ -8,11 +8,11 @@ from collections.abc import Iterator
 import pytest
 
 from shardmerge.proto.errors import ShardmergeError
+from shardmerge.worker.binlog.rows.literal_text import literals_of
 from shardmerge.worker.core.mysql.connection import Endpoint, Side, connect
 from shardmerge.worker.core.table_plan import TablePlan
 from shardmerge.worker.snapshot.chunks import Chunk
 from shardmerge.worker.snapshot.key_order import bound_columns, key_bound
-from shardmerge.worker.snapshot.reader.chunk_loader import literals_of
 from shardmerge.worker.snapshot.source.chunk_source import ChunkSource
 from shardmerge.worker.snapshot.table_planner import TablePlanner
 from tests.support.capture import described

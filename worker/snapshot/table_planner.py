@@ -13,7 +13,14 @@ from shardmerge.worker.core.mysql.information_schema import select_list
 from shardmerge.worker.core.table import Table, ValueKind
 from shardmerge.worker.core.table_plan import TablePlan
 from shardmerge.worker.snapshot.chunks import WHOLE, Bound, Chunk, cut, even_bounds, even_step, rows_per_chunk
-from shardmerge.worker.snapshot.key_order import above, below, bound_columns, bound_literal, column_names, in_range
+from shardmerge.worker.snapshot.key_order import (
+    above,
+    below,
+    bound_columns,
+    bound_literal,
+    column_names,
+    columns_in_range,
+)
 
 MAX_CHUNK_BYTES = 32 << 20
 """Largest size of a chunk at the source, by the server's estimate of a row's width."""
@@ -164,9 +171,9 @@ class TablePlanner:
             quote_name(self._table.key_name).encode(),
         )
         while True:
-            parts = [above(self._names, lower)] if lower else []
+            parts = [above(self._names, lower, columns)] if lower else []
             if end:
-                parts.append(below(self._names, end))
+                parts.append(below(self._names, end, columns))
             where = b" WHERE " + b" AND ".join(b"(" + part + b")" for part in parts) if parts else b""
             # The chunk includes the row at `lower`.
             offset = self._chunk_rows - 1 if lower else self._chunk_rows
@@ -191,7 +198,7 @@ class TablePlanner:
         statement = b"EXPLAIN FORMAT=TRADITIONAL SELECT 1 FROM %s USE INDEX (%s)%s" % (
             _full_name(self._table).encode(),
             quote_name(self._table.key_name).encode(),
-            in_range(self._names, lower, upper),
+            columns_in_range(self._columns, lower, upper),
         )
         with self._session.cursor(DictCursor) as cursor:
             cursor.execute(statement.decode("utf-8", "surrogateescape"))

@@ -11,7 +11,17 @@ from tests.benchmarks.profiling import Hot, hottest
 from tests.benchmarks.settings import PARTS, parse
 from tests.benchmarks.task import ORIGINAL_BITS, merged_id
 
-ON_REQUEST = {"start", "rules", "pre-created", "shard-ddl", "shard-ddl-latency", "shard-tables", "scale", "scraping"}
+ON_REQUEST = {
+    "start",
+    "rules",
+    "pre-created",
+    "shard-ddl",
+    "shard-ddl-latency",
+    "shard-tables",
+    "scale",
+    "scraping",
+    "composite-keys",
+}
 
 
 def test_everything_runs_in_order_except_the_parts_on_request() -> None:

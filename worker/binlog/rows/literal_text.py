@@ -1,13 +1,35 @@
-"""Converts a literal to the text that the server returns in a SELECT: the reverse of
-worker/binlog/rows/column_codec.py."""
+"""Reads literals: their texts, as the server returns them in a SELECT (the reverse of
+worker/binlog/rows/column_codec.py), and the literals of a joined row."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
+from shardmerge.worker.core.row_change import JoinedLiterals, Literals
 from shardmerge.worker.core.table import Column, ValueKind
 
 _ESCAPE = re.compile(rb"\\(.)", re.DOTALL)
+# Quoted text, a JSON literal's comments (worker/binlog/json/literals.py), commas, and the text between them.
+_PARTS = re.compile(rb"'(?:[^'\\]|\\.)*'|/\*.*?\*/|,|[^',/]+|/", re.DOTALL)
+_KEY_PARTS = re.compile(rb"(?:[^',]+|'(?:[^'\\]+|\\.)*')+", re.DOTALL)
+
+
+def literals_of(joined: JoinedLiterals) -> Literals:
+    """The literals of a row or key."""
+    found = [b""]
+    for part in _PARTS.findall(joined):
+        if part == b",":
+            found.append(b"")
+        else:
+            found[-1] += part
+    return tuple(found)
+
+
+def split_key(joined: JoinedLiterals, count: int) -> Sequence[bytes]:
+    """As :func:`literals_of`, of a key of ``count`` columns: fast, for no key column is JSON."""
+    parts = joined.split(b",")
+    return parts if len(parts) == count else _KEY_PARTS.findall(joined)
 
 
 def _unescaped(match: re.Match[bytes]) -> bytes:

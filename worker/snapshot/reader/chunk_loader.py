@@ -5,7 +5,6 @@ Plain INSERT, never REPLACE or IGNORE: a key that exists already is another shar
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Sequence
 from types import TracebackType
@@ -15,6 +14,7 @@ from pymysql.constants import ER
 
 from shardmerge.proto import errors, failpoints
 from shardmerge.proto.errors import ShardmergeError
+from shardmerge.worker.binlog.rows.literal_text import literals_of
 from shardmerge.worker.core.mysql.cancellable_session import ANSWER_SECONDS, close_quietly
 from shardmerge.worker.core.mysql.connection import (
     Endpoint,
@@ -31,7 +31,7 @@ from shardmerge.worker.core.mysql.connection import (
     to_coded,
 )
 from shardmerge.worker.core.mysql.server_errors import reason_of
-from shardmerge.worker.core.row_change import JoinedLiterals, Literals
+from shardmerge.worker.core.row_change import JoinedLiterals
 from shardmerge.worker.core.table_plan import TablePlan
 from shardmerge.worker.snapshot.chunk_records import ChunkResult
 from shardmerge.worker.snapshot.chunk_store import SnapshotStore
@@ -43,9 +43,6 @@ STATEMENT_BYTES = 1 << 20
 _PACKET_MARGIN = 1024
 _LOCK_WAIT_SECONDS = 10  # for the transaction of an older epoch, for example; then the chunk is retried
 _SHOWN_COLUMNS = 4
-
-# Quoted text, a JSON literal's comments (worker/binlog/json/literals.py), commas, and the text between them.
-_LITERAL_PARTS = re.compile(rb"'(?:[^'\\]|\\.)*'|/\*.*?\*/|,|[^',/]+|/", re.DOTALL)
 
 
 class ChunkLoader:
@@ -253,14 +250,3 @@ class ChunkTransaction:
         literals = literals_of(row)
         key = tuple(literals[index] for index in self._plan.key) or literals[:_SHOWN_COLUMNS]
         return ", ".join(value.decode("utf-8", "replace") for value in key)
-
-
-def literals_of(row: JoinedLiterals) -> Literals:
-    """Split a joined row into its literals. Slow: for messages only."""
-    found = [b""]
-    for part in _LITERAL_PARTS.findall(row):
-        if part == b",":
-            found.append(b"")
-        else:
-            found[-1] += part
-    return tuple(found)

@@ -39,8 +39,7 @@ from shardmerge.worker.core.table_plan import TablePlan
 from shardmerge.worker.snapshot.chunks import Bound, Chunk
 from shardmerge.worker.snapshot.key_order import (
     bound_columns,
-    column_names,
-    in_range,
+    columns_in_range,
     is_numeric,
     key_bound,
     numeric_places,
@@ -73,7 +72,7 @@ def chunk_select(plan: TablePlan, chunk: Chunk, condition: bytes = b"") -> bytes
     table = plan.table
     columns = select_written(plan.columns).encode()
     name = f"{quote_name(table.schema)}.{quote_name(table.name)}".encode()
-    where = in_range(column_names(bound_columns(table)), chunk.lower, chunk.upper)
+    where = columns_in_range(bound_columns(table), chunk.lower, chunk.upper)
     # A range is always read along the key: a full scan per chunk would read the table once per chunk.
     index = b" FORCE INDEX (%s)" % quote_name(table.key_name).encode() if where else b""
     if condition:

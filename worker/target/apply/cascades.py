@@ -17,10 +17,11 @@ from shardmerge.worker.core.mysql.connection import Session, quote_name, rows, s
 from shardmerge.worker.core.mysql.foreign_keys import ForeignKeyAction
 from shardmerge.worker.core.row_change import Literals
 from shardmerge.worker.core.table import ValueKind
-from shardmerge.worker.core.table_plan import PartitionId, TablePlan
+from shardmerge.worker.core.table_plan import ColumnPlan, PartitionId, TablePlan
+from shardmerge.worker.target.apply.key_condition import MOST_TUPLES, values_condition
 
 _NULL = b"NULL"
-_MOST_VALUES = 500
+_MOST_VALUES = 500  # of one column
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +133,7 @@ class SqlRows:
         self._session = session
 
     def values(self, of: ChildRows, columns: tuple[str, ...]) -> list[Literals]:
-        names = ", ".join(quote_name(_target_name(of.plan, name)) for name in columns)
+        names = ", ".join(quote_name(_written(of.plan, name).target_name) for name in columns)
         found: dict[Literals, None] = {}
         for where in _conditions(of):
             statement = f"SELECT {names} FROM {of.plan.target_name}{where.decode()} FOR UPDATE"
@@ -146,7 +147,7 @@ class SqlRows:
 
     def update(self, of: ChildRows, values: Literals) -> None:
         given = [
-            quote_name(_target_name(of.plan, name)).encode() + b" = " + value
+            quote_name(_written(of.plan, name).target_name).encode() + b" = " + value
             for name, value in zip(of.columns, values, strict=True)
         ]
         # The source's engine does not set a column that is ON UPDATE CURRENT_TIMESTAMP; a column that gets its own
@@ -161,13 +162,12 @@ class SqlRows:
 
 def _conditions(of: ChildRows) -> Iterator[bytes]:
     """WHERE clauses that together match the rows."""
-    names = [quote_name(_target_name(of.plan, name)).encode() for name in of.columns]
-    head = names[0] if len(names) == 1 else b"(" + b", ".join(names) + b")"
+    columns = [_written(of.plan, name) for name in of.columns]
+    names = [item.target_name for item in columns]
     own = _own_rows(of.plan)
-    for start in range(0, len(of.values), _MOST_VALUES):
-        part = of.values[start : start + _MOST_VALUES]
-        items = [values[0] if len(values) == 1 else b"(" + b", ".join(values) + b")" for values in part]
-        yield b" WHERE " + head + b" IN (" + b", ".join(items) + b")" + own
+    most = _MOST_VALUES if len(columns) == 1 else MOST_TUPLES
+    for start in range(0, len(of.values), most):
+        yield b" WHERE " + values_condition(columns, names, of.values[start : start + most]) + own
 
 
 def _own_rows(plan: TablePlan) -> bytes:
@@ -184,8 +184,8 @@ def _own_rows(plan: TablePlan) -> bytes:
     return "".join(ranges).encode()
 
 
-def _target_name(plan: TablePlan, column: str) -> str:
-    return next(each.target_name for each in plan.columns if each.index >= 0 and each.column.name == column)
+def _written(plan: TablePlan, column: str) -> ColumnPlan:
+    return next(each for each in plan.columns if each.index >= 0 and each.column.name == column)
 
 
 def parent_changes(

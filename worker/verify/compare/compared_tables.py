@@ -11,9 +11,9 @@ from shardmerge.worker.core.row_change import JoinedLiterals
 from shardmerge.worker.core.table import Column, Table, ValueKind
 from shardmerge.worker.core.table_plan import PartitionId, TablePlan
 from shardmerge.worker.snapshot.chunks import Bound, Chunk
-from shardmerge.worker.snapshot.key_order import bound_columns, column_names, in_range
+from shardmerge.worker.snapshot.key_order import bound_columns, columns_in_range, in_range
 from shardmerge.worker.snapshot.table_planner import is_versioned
-from shardmerge.worker.target.apply.dml import key_condition
+from shardmerge.worker.target.apply.key_condition import MOST_TUPLES, key_condition, source_key_condition
 from shardmerge.worker.target.tables.row_ownership import (
     AllRows,
     ExtractedTexts,
@@ -34,7 +34,6 @@ from shardmerge.worker.verify.compare.canonical_values import (
 from shardmerge.worker.verify.compare.keys import Key, KeyReader
 
 _KEYS_AT_ONCE = 500
-_TUPLES_AT_ONCE = 200  # see worker/target/apply/dml.py
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,7 +245,7 @@ class TableQueries:
 
     def _source_chunk(self, chunk: Chunk) -> bytes:
         table = self.table.plan.table
-        where = in_range(column_names(bound_columns(table)), chunk.lower, chunk.upper)
+        where = columns_in_range(bound_columns(table), chunk.lower, chunk.upper)
         index = f" FORCE INDEX ({quote_name(table.key_name)})".encode() if where else b""
         return b" FROM %b%b%b" % (_full_name(table).encode(), index, where)
 
@@ -259,7 +258,7 @@ class TableQueries:
         return f" FROM {plan.target_name}".encode() + self._with_owned(where)
 
     def _target_chunk(self, chunk: Chunk, also: bytes = b"") -> bytes:
-        where = in_range(column_names(bound_columns(self.table.target)), chunk.lower, chunk.upper)
+        where = columns_in_range(bound_columns(self.table.target), chunk.lower, chunk.upper)
         return f" FROM {self.table.plan.target_name}".encode() + _and(self._with_owned(where), also)
 
     def _with_owned(self, where: bytes) -> bytes:
@@ -271,13 +270,7 @@ class TableQueries:
 
     def _source_keys(self, keys: Sequence[Key]) -> bytes:
         plan = self.table.plan
-        names = [quote_name(plan.columns[index].column.name).encode() for index in plan.source_key]
-        listed = [b",".join(key.source) for key in keys]
-        condition = (
-            b"%b IN (%b)" % (names[0], b",".join(listed))
-            if len(names) == 1
-            else b"(%b) IN ((%b))" % (b",".join(names), b"),(".join(listed))
-        )
+        condition = source_key_condition(plan, [key.source for key in keys])
         return b" FROM %b WHERE %b" % (_full_name(plan.table).encode(), condition)
 
     def _target_keys(self, keys: Sequence[Key]) -> bytes:
@@ -285,7 +278,7 @@ class TableQueries:
         return f" FROM {plan.target_name} WHERE ".encode() + key_condition(plan, _joined(keys))
 
     def _parts(self, keys: Sequence[Key]) -> Iterator[Sequence[Key]]:
-        most = _KEYS_AT_ONCE if self.keys.width == 1 else _TUPLES_AT_ONCE
+        most = _KEYS_AT_ONCE if self.keys.width == 1 else MOST_TUPLES
         for start in range(0, len(keys), most):
             yield keys[start : start + most]
 

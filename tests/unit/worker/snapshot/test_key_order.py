@@ -106,3 +106,18 @@ def test_a_lock_is_needed_where_no_consistent_read_reports_its_position() -> Non
     further = replace(PLAN, one_lane=True)
     for tells, locked in ((True, [flat]), (False, [keyless, flat, further])):
         assert [plan for plan in (PLAN, keyless, flat, further) if needs_lock(plan, reports_position=tells)] == locked
+
+
+def test_an_enum_is_compared_by_lists() -> None:
+    conditions = (
+        (above, (b"0",), b"`e` IN (1,2)"),
+        (above, (b"2",), b"`e` IN (3)"),
+        (at_or_above, (b"2",), b"`e` IN (2)"),
+        (below, (b"2",), b"`e` IN (0,1)"),
+        (below, (b"0",), b"`e` IN (3)"),
+    )
+    for compared, bound, condition in conditions:
+        assert compared([b"`e`"], bound, (_ENUM,)) == condition
+    both = (_ENUM, TABLE.columns[0])
+    assert above([b"`e`", b"`id`"], (b"1", b"7"), both) == b"`e` IN (2) OR (`e`=1 AND (`id`>7))"
+    assert in_range([b"`e`"], (), (b"2",), (_ENUM,)) == b" WHERE (`e` IN (0,1))"

@@ -9,10 +9,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from shardmerge.proto.errors import ShardmergeError
+from shardmerge.worker.binlog.rows.literal_text import literals_of
 from shardmerge.worker.binlog.rows.row_literals import RowWriter
 from shardmerge.worker.core.table import Column, ValueKind
 from shardmerge.worker.core.table_plan import AddPrefix, AddSuffix, ColumnPlan, Mapping, PartitionId, TablePlan
-from shardmerge.worker.snapshot.reader.chunk_loader import literals_of
 from shardmerge.worker.snapshot.source.text_rows import END, FAILED, ROWS, RowJoiner, join_rows, split_rows
 from tests.unit.worker.snapshot.shards import PLAN
 
