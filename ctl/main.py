@@ -113,7 +113,7 @@ def run(arguments: list[str], line: Line | None = None) -> int:
         return 2
     except click.ClickException as error:
         where = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx is not None else "dmctl"
-        print_report(Report.of(errors.ctl.USAGE(problem=error.format_message(), command=where)))
+        print_report(Report.of(errors.ctl.USAGE(problem=error.format_message() + _commands_of(error), command=where)))
         return 2
     except ShardmergeError as error:
         print_report(Report.of(error))
@@ -132,6 +132,16 @@ def run(arguments: list[str], line: Line | None = None) -> int:
             traceback.print_exc()
         print_report(Report.of(errors.ctl.INTERNAL(kind=type(error).__name__, reason=error)))
         return 1
+
+
+def _commands_of(error: click.ClickException) -> str:
+    """The commands of the group in which none was understood, as a sentence; "" for other errors."""
+    context = error.ctx if isinstance(error, click.UsageError) else None
+    if context is None or context.parent is None or not isinstance(context.command, click.Group):
+        return ""
+    names = context.command.list_commands(context)
+    shown = [name for name in names if (one := context.command.get_command(context, name)) is None or not one.hidden]
+    return f" Commands of {context.info_name}: {', '.join(shown)}."
 
 
 def main() -> None:

@@ -98,6 +98,11 @@ def test_help_of_a_command_of_a_group(capsys: pytest.CaptureFixture[str]) -> Non
     assert "No such command" in capsys.readouterr().err
 
 
+def test_an_unknown_command_of_a_group_gets_those_that_exist(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["binlog-schema", "rides"]) == 2
+    assert "Commands of binlog-schema: delete, list, update." in capsys.readouterr().err
+
+
 def test_a_group_alone_shows_its_help_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["binlog"]) == 2
     said = capsys.readouterr()
