@@ -11,6 +11,8 @@ import pytest
 
 from shardmerge.proto import errors
 from shardmerge.proto.errors.spec import ErrorSpec
+from shardmerge.worker.binlog.rows.charsets import charset_of_id
+from shardmerge.worker.ddl.sql.column_definition import first_collation
 from shardmerge.worker.unit.contract import Failed
 from tests.integration.lane_rig import LaneRig, Run
 from tests.integration.snapshot_rig import subtask_config
@@ -261,3 +263,62 @@ def test_the_types_of_oracle(ends: Ends, tmp_path: Path) -> None:
         run.until_synced()
         same(source, target, "t", "id, d, n, r, c, v")
         same(source, target, "made", "id, d, c")
+
+
+@pytest.mark.parametrize("metadata", ["MINIMAL", "FULL"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_character_set_that_no_statement_has_shown(kind: str, metadata: str, ends: Ends, tmp_path: Path) -> None:
+    """A change of the schema that the source has not logged: the rows contradict the known structure."""
+    source, target = ends(kind, kind)
+    [(former,)] = source.query("SELECT @@GLOBAL.binlog_row_metadata")
+    try:
+        with LaneRig(source, target, tmp_path, subtask_config(target)) as rig:
+            source.execute(f"SET GLOBAL binlog_row_metadata = {metadata}")
+            run = rig.replicate(1)
+            run_in(source, "CREATE TABLE first (id INT PRIMARY KEY, a TEXT, b VARCHAR(9), c ENUM('ä'))")
+            run_in(source, "INSERT INTO first VALUES (1, 'é', 'é', 'ä')")
+            run.until_synced()
+            same(source, target, "first", "id, a, b, c")
+            run_in(
+                source,
+                "SET sql_log_bin = 0",
+                "ALTER TABLE first MODIFY b VARCHAR(9) CHARACTER SET latin1",
+                "SET sql_log_bin = 1",
+                "INSERT INTO first VALUES (2, 'é', 'Ã©', 'ä')",
+            )
+            message = stopped(run, errors.decode.STRUCTURE_MISMATCH)
+    finally:
+        source.execute(f"SET GLOBAL binlog_row_metadata = {former}")
+    assert "column b has character set latin1 there" in message and "utf8mb4 in the known structure" in message
+    assert target.query(f"SELECT id FROM {SCHEMA}.first") == [(1,)]
+
+
+def test_a_type_that_no_statement_has_shown(ends: Ends, tmp_path: Path) -> None:
+    source, target = ends("mariadb", "mariadb")
+    with lagging(
+        source,
+        target,
+        tmp_path,
+        "CREATE TABLE t (id INT PRIMARY KEY, d DATE)",
+        "SET sql_log_bin = 0",
+        "ALTER TABLE t MODIFY d DATETIME",
+        "SET sql_log_bin = 1",
+        "INSERT INTO t VALUES (1, '2026-01-02 03:04:05')",
+    ) as run:
+        message = stopped(run, errors.decode.STRUCTURE_MISMATCH)
+    assert "column d is DATETIME there (type code 18), and date in the known structure" in message
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_known_of_collations_is_what_servers_show(kind: str, ends: Ends) -> None:
+    server, _ = ends(kind, kind)
+    every = "COLLATION_CHARACTER_SET_APPLICABILITY" if kind == "mariadb" else "COLLATIONS"
+    shown_ids = server.query(f"SELECT id, character_set_name FROM information_schema.{every} WHERE id IS NOT NULL")
+    assert {int(str(number)): charset_of_id(int(str(number))) for number, _ in shown_ids} == {
+        int(str(number)): name for number, name in shown_ids
+    }
+    defaults = server.query("SELECT character_set_name, default_collate_name FROM information_schema.character_sets")
+    assert len(defaults) > 35
+    for charset, collation in defaults:
+        if (kind, charset) != ("mysql", "utf8mb4"):
+            assert first_collation(str(charset)) == collation
