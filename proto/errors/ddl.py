@@ -338,6 +338,27 @@ SWAP_UNCLEAR = _define(
     f"makes the change at the target, by an ALTER TABLE with names as at the source; or {_SKIP}. The structure of its "
     "rows is read from the source in any case.",
 )
+SCHEMA_DEFAULT_UNKNOWN = _define(
+    50070,
+    "ddl-schema-default-unknown",
+    scope=Scope.SOURCE,
+    message="source {source}, task {task}: the statement at {position} depends on the default character set that "
+    "schema {schema} had then, which the relay log does not have: a later statement has changed it, or the schema is "
+    "gone: {statement}",
+    workaround="The task has stopped right before the statement. "
+    f"{_REPLACE[0].upper()}{_REPLACE[1:]}: the same one with the former character set and collation in it (DEFAULT "
+    "CHARACTER SET … COLLATE …).",
+)
+SETTING_NOT_AT_TARGET = _define(
+    50071,
+    "ddl-setting-not-at-target",
+    scope=Scope.SOURCE,
+    message="source {source}, task {task}: the statement at {position} was run under a session setting without which "
+    "it means something else: {reason}: {statement}",
+    workaround="The task has stopped right before the statement. "
+    f"{_REPLACE[0].upper()}{_REPLACE[1:]}: one that means the same without the setting, with the types and values "
+    "that SHOW CREATE TABLE prints at the source.",
+)
 ZONE_VARIES = _define(
     50017,
     "ddl-in-varying-zone",

@@ -1,8 +1,14 @@
 """Parses the session of a statement from the status variables of its QUERY event.
 
 Codes and sizes: MySQL's libs/mysql/binlog/event/statement_events.h (Query_event), MariaDB's sql/log_event.h
-(Q_HRNOW, Q_XID, Q_GTID_FLAGS3). They are in the order in which the server writes them; parsing ends at the first
-unknown code, because its size is unknown too.
+(Q_HRNOW, Q_XID, Q_GTID_FLAGS3, Q_CHARACTER_SET_COLLATIONS). They are in the order in which the server writes them;
+parsing ends at the first unknown code, because its size is unknown too.
+
+Not kept, because they change no structure and no value of a table: the catalog (2, 6), the default of the session's
+current schema (8: only LOAD DATA uses it; a new table has the default of its own schema), the tables of a multi-table
+UPDATE (9), the size of the event before (10), the invoker (11), the schemas that the statement changes (12), the
+transaction of the DDL (17), sql_require_primary_key (19: it only refuses), default_table_encryption (20) and the XID of
+MariaDB's DDL log (129). worker/target/records/statement_session.py applies what is kept.
 """
 
 from __future__ import annotations
@@ -12,19 +18,24 @@ from dataclasses import dataclass
 
 _U16 = struct.Struct("<H")
 _U64 = struct.Struct("<Q")
+_CHARSETS = struct.Struct("<HHH")
+_PAIR = struct.Struct("<HH")
 
-_FLAGS, _SQL_MODE, _CHARSET, _TIME_ZONE, _EXPLICIT_TIMESTAMP = 0, 1, 4, 5, 16
+_FLAGS, _SQL_MODE, _INCREMENT, _CHARSET, _TIME_ZONE, _TIME_NAMES = 0, 1, 3, 4, 5, 7
+_EXPLICIT_TIMESTAMP, _UTF8MB4, _CHARSET_COLLATIONS = 16, 18, 131
 _MICROSECONDS = frozenset({13, 128})  # MySQL's and MariaDB's
-_SIZES = {_FLAGS: 4, _SQL_MODE: 8, 3: 4, _CHARSET: 6, 7: 2, 8: 2, 9: 8, 10: 4, 13: 3, _EXPLICIT_TIMESTAMP: 1} | {
-    17: 8, 18: 2, 19: 1, 20: 1, 128: 3, 129: 8,
+_SIZES = {_FLAGS: 4, _SQL_MODE: 8, _INCREMENT: 4, _CHARSET: 6, _TIME_NAMES: 2, 8: 2, 9: 8, 10: 4, 13: 3} | {
+    _EXPLICIT_TIMESTAMP: 1, 17: 8, _UTF8MB4: 2, 19: 1, 20: 1, 128: 3, 129: 8,
 }  # fmt: skip
 """Bytes of the variables whose size is fixed."""
 _TEXTS = frozenset({_TIME_ZONE, 6})  # one byte with the length, then as many bytes
+_CATALOG = 2  # as a text, then a zero byte
 _INVOKER, _UPDATED_SCHEMAS, _TOO_MANY_SCHEMAS = 11, 12, 254
 
 # MariaDB since 10.8 may log an ALTER when it begins, and again when it has ended: the phase of the event.
 _PHASE, _STARTED, _COMMITTED, _ROLLED_BACK = 130, 2, 4, 8
 _EXPLICIT_FLAG = 1 << 24  # OPTION_EXPLICIT_DEF_TIMESTAMP, of the same versions
+_NO_CHECK_CONSTRAINTS = 1 << 23  # OPTION_NO_CHECK_CONSTRAINT_CHECKS of MariaDB
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +44,12 @@ class QueryVariables:
     the client's character set. ``time_zone``: as in the session, possibly "SYSTEM". ``explicit_timestamp``: the
     session's explicit_defaults_for_timestamp, as MySQL writes it; ``explicit_flag``: as MariaDB writes it since 10.8,
     False before. ``microseconds``: of the statement's time, after the second in its header. ``has_ended``: False if
-    the event means that the statement begins, or that it has failed."""
+    the event means that the statement begins, or that it has failed. ``connection``, ``server``: ids of
+    collation_connection and collation_server. ``increment``: auto_increment_increment and auto_increment_offset.
+    ``time_names``: number of lc_time_names. ``checks_constraints``: MariaDB's check_constraint_checks.
+    ``utf8mb4_collation``: id of MySQL's default_collation_for_utf8mb4. ``charset_collations``: MariaDB's
+    character_set_collations, as ids of a collation of the character set and of the collation that is its default.
+    ``unknown``: the code at which parsing ended; the variables after it are not known."""
 
     sql_mode: int | None = None
     collation: int | None = None
@@ -42,30 +58,51 @@ class QueryVariables:
     microseconds: int = 0
     explicit_flag: bool = False
     has_ended: bool = True
+    connection: int | None = None
+    server: int | None = None
+    increment: tuple[int, int] = (1, 1)
+    time_names: int = 0
+    checks_constraints: bool = True
+    utf8mb4_collation: int | None = None
+    charset_collations: tuple[tuple[int, int], ...] = ()
+    unknown: int | None = None
 
 
 def query_variables(data: bytes) -> QueryVariables:
     """Read a QUERY event's status variables."""
     found: dict[int, bytes] = {}
+    unknown: int | None = None
     at = 0
     while at < len(data):
         code = data[at]
         at += 1
         size = _size(code, data, at)
         if size is None or at + size > len(data):
+            unknown = code
             break
         found[code] = data[at : at + size]
         at += size
     mode, charset, explicit = found.get(_SQL_MODE), found.get(_CHARSET), found.get(_EXPLICIT_TIMESTAMP)
+    client, connection, server = _CHARSETS.unpack(charset) if charset else (None, None, None)
     microseconds = next((found[code] for code in _MICROSECONDS if code in found), b"")
+    flags = int.from_bytes(found.get(_FLAGS, b""), "little")
+    utf8mb4, increment = found.get(_UTF8MB4), found.get(_INCREMENT)
     return QueryVariables(
         sql_mode=_U64.unpack(mode)[0] if mode else None,
-        collation=_U16.unpack_from(charset)[0] if charset else None,
+        collation=client,
         time_zone=found.get(_TIME_ZONE, b"\0")[1:].decode("utf-8", "replace"),
         explicit_timestamp=bool(explicit[0]) if explicit else None,
         microseconds=int.from_bytes(microseconds, "little"),
-        explicit_flag=bool(int.from_bytes(found.get(_FLAGS, b""), "little") & _EXPLICIT_FLAG),
+        explicit_flag=bool(flags & _EXPLICIT_FLAG),
         has_ended=not found.get(_PHASE, b"\0")[0] & (_STARTED | _ROLLED_BACK),
+        connection=connection,
+        server=server,
+        increment=_PAIR.unpack(increment) if increment else (1, 1),
+        time_names=int.from_bytes(found.get(_TIME_NAMES, b""), "little"),
+        checks_constraints=not flags & _NO_CHECK_CONSTRAINTS,
+        utf8mb4_collation=_U16.unpack(utf8mb4)[0] if utf8mb4 else None,
+        charset_collations=tuple(_PAIR.iter_unpack(found.get(_CHARSET_COLLATIONS, b"\0")[1:])),
+        unknown=unknown,
     )
 
 
@@ -77,6 +114,10 @@ def _size(code: int, data: bytes, at: int) -> int | None:
         return None
     if code in _TEXTS:
         return 1 + data[at]
+    if code == _CATALOG:
+        return 2 + data[at]
+    if code == _CHARSET_COLLATIONS:  # before the character sets, though its code is higher
+        return 1 + _PAIR.size * data[at]
     if code == _PHASE:  # the GTID's flags; unless it begins, also the number of the GTID with which it began
         return 9 if data[at] & (_COMMITTED | _ROLLED_BACK) else 1
     if code == _INVOKER:  # user and host

@@ -170,7 +170,7 @@ class StatementDriver:
         context, (_, task, source) = self._context, self._context.who
         queried = context.relay.read_query_event(statement)
         override = override_for(context, self._ops, statement)
-        statement, ddl = read_statement(context, statement, queried, override)
+        statement, ddl = read_statement(context, statement, queried, override, stop)
         failpoints.hit("ddl.before")
         target = context.target_endpoint
         with (
@@ -448,7 +448,8 @@ class StatementDriver:
             # An operator's replacement statement contains its own time literals.
             ddl = None if met.override is not None and not met.override.runs_original else met.ddl
             plans = self.tables.plans.values()
-            given = find_source_session(context, met.statement, ddl, met.queried, plans, met.stop)
+            target = dialect_of(session)
+            given = find_source_session(context, met.statement, ddl, met.queried, plans, target, met.stop)
         tracker = open_tracker(session, context.who, self._stream.name, context.epoch)
         statement_context = StatementContext(
             context, meant.statement, meant.ddl, given, session, met.changes, met.stop, self._set_waiting, going
@@ -460,7 +461,7 @@ class StatementDriver:
         )
         return StatementExecutor(
             statement_context,
-            StatementStructures(statement_context, tracker, dialect, self._known.memo),
+            StatementStructures(statement_context, tracker, dialect, self._known.memo, self._known.schemas),
             dialect,
             self._known.canonical,
             self._known.parked,

@@ -32,6 +32,7 @@ from shardmerge.worker.ddl.execute.source_session import SourceSessions
 from shardmerge.worker.ddl.execute.statement_context import StatementContext
 from shardmerge.worker.ddl.execute.structure_check import StatementStructures
 from shardmerge.worker.ddl.online.classify import OnlineContext, classify
+from shardmerge.worker.ddl.session.schema_defaults import SchemaDefaults
 from shardmerge.worker.ddl.sql.dialect import Dialect
 from shardmerge.worker.ddl.sql.target_statement import Changing
 from shardmerge.worker.ddl.structure.parked_definitions import ParkedDefinitions
@@ -64,6 +65,7 @@ class KnownStructures:
 
     memo: StructureMemo = field(default_factory=StructureMemo)
     canonical: CanonicalCreates = field(default_factory=CanonicalCreates)
+    schemas: SchemaDefaults = field(default_factory=SchemaDefaults)
     parked: ParkedDefinitions = field(init=False)
 
     def __post_init__(self) -> None:
@@ -182,7 +184,7 @@ class FollowingStatements:
         if override_for(context, self.ops, statement) is not None:
             return None
         queried = context.relay.read_query_event(statement)
-        statement, ddl = read_statement(context, statement, queried, None)
+        statement, ddl = read_statement(context, statement, queried, None, around.stop)
         if not isinstance(ddl, Changing) or not queried.event.is_text:
             return None
         mode = statement.sql_mode or 0
@@ -191,13 +193,18 @@ class FollowingStatements:
         shard = self._altered(statement, ddl, around)
         if shard is None:
             return None
-        given = around.sources.find(statement, ddl, queried, (shard.plan,))
+        given = around.sources.find(statement, ddl, queried, (shard.plan,), dialect_of(around.session))
         statement_context = StatementContext(
             context, statement, ddl, given, around.session, changes, around.stop, self.on_wait, frozenset()
         )
         dialect = around.dialect(queried)
         structures = StatementStructures(
-            statement_context, around.tracker, dialect, self.known.memo, around.recorded(context.who[2])
+            statement_context,
+            around.tracker,
+            dialect,
+            self.known.memo,
+            self.known.schemas,
+            around.recorded(context.who[2]),
         )
         executor = StatementExecutor(statement_context, structures, dialect, self.known.canonical, self.known.parked)
         return FollowingAlter(statement, ddl, shard, executor, queried.is_mariadb)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from shardmerge.proto import errors
 from shardmerge.worker.binlog.events import FormatDescription, malformed
+from shardmerge.worker.binlog.rows.charsets import charset_of_id
 from shardmerge.worker.binlog.rows.column_codec import ColumnCodec
 from shardmerge.worker.binlog.rows.image_reader import ImageReader
 from shardmerge.worker.binlog.rows.row_filter import RowFilters
@@ -74,13 +75,27 @@ _TYPES: dict[str, tuple[ValueKind, tuple[int, ...]]] = {
 """Types of information_schema: the kind of their values, and their type codes in the binlog. Others are not
 supported."""
 
+_NAMES = {
+    _TINY: "TINYINT", _SHORT: "SMALLINT", _INT24: "MEDIUMINT", _LONG: "INT", _LONGLONG: "BIGINT",
+    _NEWDECIMAL: "DECIMAL", _FLOAT: "FLOAT", _DOUBLE: "DOUBLE", _BIT: "BIT", _DATE: "DATE", _TIME: "TIME",
+    _TIME2: "TIME", _DATETIME: "DATETIME", _DATETIME2: "DATETIME", _TIMESTAMP: "TIMESTAMP", _TIMESTAMP2: "TIMESTAMP",
+    _YEAR: "YEAR", _STRING: "CHAR or BINARY", _VARCHAR: "VARCHAR or VARBINARY", _VAR_STRING: "VARCHAR or VARBINARY",
+    _BLOB: "TEXT or BLOB", _ENUM: "ENUM", _SET: "SET", _GEOMETRY: "GEOMETRY", _JSON: "JSON", _VECTOR: "VECTOR",
+}  # fmt: skip
+"""Types by their codes, for people."""
+
 _BLOB_LENGTH_BYTES = {"tiny": 1, "medium": 3, "long": 4}
 
 _BASE = re.compile(r"[a-z0-9]+")
 _ARGUMENTS = re.compile(r"[a-z0-9]+\((\d+)(?:,(\d+))?\)")
 
-_SIGNEDNESS, _COLUMN_NAMES = 1, 4
+_SIGNEDNESS, _DEFAULT_CHARSET, _COLUMN_CHARSETS, _COLUMN_NAMES = 1, 2, 3, 4
+_DEFAULT_CHARSET_OF_LABELS, _CHARSETS_OF_LABELS = 10, 11
 """Kinds of optional metadata that are compared with the known structure."""
+_LABELLED = frozenset((_ENUM, _SET))
+_TEXTUAL = frozenset((*_VARIABLE, _BLOB, _BLOB_COMPRESSED))
+_TEXTUAL_OF_MARIADB, _TEXTUAL_OF_MYSQL = _TEXTUAL | {_GEOMETRY}, _TEXTUAL | {_VECTOR}
+"""Types whose columns have a collation in the optional metadata (seen of MariaDB 10.11 and 11.8 and of MySQL 9.7)."""
 _NUMERIC = frozenset((_TINY, _SHORT, _INT24, _LONG, _LONGLONG, _FLOAT, _DOUBLE, _NEWDECIMAL))
 
 
@@ -183,7 +198,7 @@ def make_reader(
     known = plan.table.columns
     try:
         pairs = _pairs(wires, known)
-        _check_optional(reader, pairs)
+        _check_optional(reader, pairs, is_mariadb=server.is_mariadb)
         written = {column_plan.index: (slot, column_plan) for slot, column_plan in enumerate(plan.columns)}
         codecs: list[ColumnCodec] = []
         for index, (wire, column) in enumerate(pairs):
@@ -272,13 +287,45 @@ def _wrong_sign(value: bytes, numeric: list[Column]) -> Column | None:
     return None
 
 
-def _check_optional(reader: _Reader, pairs: tuple[tuple[WireColumn, Column], ...]) -> None:
+def _check_charsets(
+    reader: _Reader, types: frozenset[int], shared: bool, pairs: tuple[tuple[WireColumn, Column], ...]
+) -> None:
+    """The collation of each column of these types: all of them in order, or one for most and pairs of a column's
+    number among them and its collation for the others."""
+    columns = [column for wire, column in pairs if wire.type in types]
+    collations = [reader.packed()] * len(columns) if shared else []
+    while reader.left:
+        if not shared:
+            collations.append(reader.packed())
+            continue
+        at = reader.packed()
+        if at >= len(columns):
+            raise reader.fail("the character set of another column")
+        collations[at] = reader.packed()
+    if len(collations) != len(columns):
+        raise reader.fail("character sets of another number of columns")
+    for column, collation in zip(columns, collations, strict=True):
+        there, known = charset_of_id(collation), "utf8mb3" if column.charset == "utf8" else column.charset
+        # Only text is checked: what is binary has its length in the event's metadata.
+        if there and known and there != known:
+            raise _Mismatch(
+                f"column {column.name} has character set {there} there (collation {collation}), and {known} in the "
+                "known structure"
+            )
+
+
+def _check_optional(reader: _Reader, pairs: tuple[tuple[WireColumn, Column], ...], *, is_mariadb: bool) -> None:
     """Compare the optional metadata with the known table; other kinds of metadata are ignored."""
     while reader.left:
         kind = reader.number(1)
         value = reader.take(reader.packed())
         if kind == _SIGNEDNESS:
             _check_signs(reader, value, pairs)
+        elif kind in (_DEFAULT_CHARSET, _COLUMN_CHARSETS):
+            textual = _TEXTUAL_OF_MARIADB if is_mariadb else _TEXTUAL_OF_MYSQL
+            _check_charsets(reader.within(value), textual, kind == _DEFAULT_CHARSET, pairs)
+        elif kind in (_DEFAULT_CHARSET_OF_LABELS, _CHARSETS_OF_LABELS):
+            _check_charsets(reader.within(value), _LABELLED, kind == _DEFAULT_CHARSET_OF_LABELS, pairs)
         elif kind == _COLUMN_NAMES:
             names = reader.within(value)
             for _, column in pairs:
@@ -307,7 +354,11 @@ def _codec(
         if not types or kind != column.kind or wire.type in (_BLOB_COMPRESSED, _VARCHAR_COMPRESSED):
             raise codec.refused("this type is not supported")
         if wire.type not in types:
-            raise _Mismatch(f"column {column.name} is of type code {wire.type} there, not {column.type_text}")
+            there = _NAMES.get(wire.type, "of another type")
+            raise _Mismatch(
+                f"column {column.name} is {there} there (type code {wire.type}), and {column.type_text} in the known "
+                "structure"
+            )
         _check_arguments(column, base, wire)
     _bind(codec, wire, column)
     if wire.type == _JSON:

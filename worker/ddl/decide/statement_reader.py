@@ -6,9 +6,13 @@ from dataclasses import replace
 
 from shardmerge.proto import errors
 from shardmerge.proto.errors import ErrorSpec, ShardmergeError
+from shardmerge.worker.core.stop_signal import StopSignal
 from shardmerge.worker.ddl.decide.ddl_filter import skips_unknown
 from shardmerge.worker.ddl.decide.operator_override import OperatorOverride, Ops, override_at
 from shardmerge.worker.ddl.decide.routed_statements import short_text, tables_text
+from shardmerge.worker.ddl.session.collation_names import CharsetDefaults, CollationNames
+from shardmerge.worker.ddl.session.schema_defaults import SchemaDefaults
+from shardmerge.worker.ddl.session.written_collations import with_collations
 from shardmerge.worker.ddl.sql.alter_parser import without_column_qualifiers
 from shardmerge.worker.ddl.sql.statement import Ddl, parse_ddl
 from shardmerge.worker.ddl.sql.statement_scope import classify
@@ -28,11 +32,16 @@ def override_for(context: RunContext, ops: Ops, statement: Statement) -> Operato
 
 
 def read_statement(
-    context: RunContext, statement: Statement, queried: LoggedQuery, override: OperatorOverride | None
+    context: RunContext,
+    statement: Statement,
+    queried: LoggedQuery,
+    override: OperatorOverride | None,
+    stop: StopSignal,
 ) -> tuple[Statement, Ddl | None]:
-    """The statement as its server read it, parsed; None: it changes nothing, or an override replaces it.
+    """The statement as its server read it, parsed, with the collations that it means; None: it changes nothing, or an
+    override replaces it.
 
-    Raises ROWS_BY_STATEMENT, STATEMENT_UNKNOWN.
+    Raises ROWS_BY_STATEMENT, STATEMENT_UNKNOWN, SCHEMA_DEFAULT_UNKNOWN and the source's coded errors.
     """
     if not queried.event.variables.has_ended:
         # MariaDB may log an ALTER when it begins: it logs the statement again at its end, unless it failed.
@@ -42,8 +51,32 @@ def read_statement(
     text = expand_version_comments(statement.text, mode, server)
     as_read = replace(statement, text=without_column_qualifiers(text, statement.schema, mode))
     if override is not None:
-        return as_read, parse_ddl(as_read.text, as_read.schema, as_read.sql_mode)
-    return as_read, _parsed(context, as_read)
+        ddl = parse_ddl(as_read.text, as_read.schema, as_read.sql_mode)
+        return (
+            (as_read, ddl)
+            if ddl is None or not override.runs_original
+            else _written(context, as_read, ddl, queried, stop)
+        )
+    ddl = _parsed(context, as_read)
+    return (as_read, None) if ddl is None else _written(context, as_read, ddl, queried, stop)
+
+
+def _written(
+    context: RunContext, statement: Statement, ddl: Ddl, queried: LoggedQuery, stop: StopSignal
+) -> tuple[Statement, Ddl | None]:
+    """The statement with the collations that it leaves to its server."""
+    mode = statement.sql_mode or 0
+    defaults = CharsetDefaults(queried, CollationNames(context, stop))
+    text = with_collations(
+        statement.text,
+        ddl,
+        mode,
+        defaults.of,
+        lambda schema: SchemaDefaults().collation(context, statement, schema, stop),
+    )
+    if text == statement.text:
+        return statement, ddl
+    return replace(statement, text=text), parse_ddl(text, statement.schema, mode)
 
 
 def _parsed(context: RunContext, statement: Statement) -> Ddl | None:

@@ -6,16 +6,21 @@ from collections.abc import Iterable
 from contextlib import ExitStack
 
 from shardmerge.proto import errors
+from shardmerge.proto.errors import ErrorSpec, ShardmergeError
 from shardmerge.worker.core.mysql.connection import Session
+from shardmerge.worker.core.mysql.create_table import charset_of
+from shardmerge.worker.core.mysql.target_dialect import TargetDialect
 from shardmerge.worker.core.stop_signal import StopSignal
 from shardmerge.worker.core.table import ValueKind
 from shardmerge.worker.core.table_plan import TablePlan
 from shardmerge.worker.ddl.decide.routed_statements import short_text
 from shardmerge.worker.ddl.execute.time_zone import OffsetVaries, TimeLiterals, offset_of, time_literals
+from shardmerge.worker.ddl.session.collation_names import CollationNames
+from shardmerge.worker.ddl.session.lacking_settings import lacking_setting
 from shardmerge.worker.ddl.sql.statement import Ddl, names
 from shardmerge.worker.relay.model import Statement
 from shardmerge.worker.relay.serve.query_event import LoggedQuery
-from shardmerge.worker.target.records.statement_session import StatementSession
+from shardmerge.worker.target.records.statement_session import SourceNames, StatementSession
 from shardmerge.worker.unit.run_context import RunContext
 
 
@@ -25,12 +30,13 @@ def find_source_session(
     ddl: Ddl | None,
     queried: LoggedQuery,
     plans: Iterable[TablePlan],
+    target: TargetDialect,
     stop: StopSignal,
 ) -> StatementSession:
     """``ddl``: None for a statement that does not run at the target. ``plans``: of the shard tables before it.
-    Raises ZONE_VARIES and the source's coded errors."""
+    Raises SETTING_NOT_AT_TARGET, ZONE_VARIES and the source's coded errors."""
     with ExitStack() as sessions:
-        return SourceSessions(context, sessions, stop).find(statement, ddl, queried, plans)
+        return SourceSessions(context, sessions, stop).find(statement, ddl, queried, plans, target)
 
 
 class SourceSessions:
@@ -40,22 +46,51 @@ class SourceSessions:
     def __init__(self, context: RunContext, sessions: ExitStack, stop: StopSignal) -> None:
         self._context, self._sessions, self._stop = context, sessions, stop
         self._session: Session | None = None
+        self._names = CollationNames(context, stop)
         self._known: dict[tuple[int, TimeLiterals], str | OffsetVaries] = {}
 
     def find(
-        self, statement: Statement, ddl: Ddl | None, queried: LoggedQuery, plans: Iterable[TablePlan]
+        self,
+        statement: Statement,
+        ddl: Ddl | None,
+        queried: LoggedQuery,
+        plans: Iterable[TablePlan],
+        target: TargetDialect,
     ) -> StatementSession:
-        event = queried.event
-        if event.variables.time_zone != "SYSTEM":
-            return StatementSession.of(event, "")
-        moments = time_literals(statement, ddl, _kinds(ddl, plans)) if ddl is not None else TimeLiterals()
-        zone = self._zone(event.second, moments)
-        if isinstance(zone, OffsetVaries):
-            _, task, source = self._context.who
-            raise errors.ddl.ZONE_VARIES(
-                source=source, task=task, position=statement.position, reason=zone.why, statement=short_text(statement)
-            )
-        return StatementSession.of(event, zone)
+        event, names, zone = queried.event, None, ""
+        if ddl is not None:
+            if lacking := lacking_setting(statement, ddl, queried, target):
+                raise self._refusal(errors.ddl.SETTING_NOT_AT_TARGET, statement, lacking)
+            names = self._source_names(statement, queried)
+        if event.variables.time_zone == "SYSTEM":
+            moments = time_literals(statement, ddl, _kinds(ddl, plans)) if ddl is not None else TimeLiterals()
+            found = self._zone(event.second, moments)
+            if isinstance(found, OffsetVaries):
+                raise self._refusal(errors.ddl.ZONE_VARIES, statement, found.why)
+            zone = found
+        return StatementSession.of(event, zone, names, is_mariadb=queried.is_mariadb)
+
+    def _source_names(self, statement: Statement, queried: LoggedQuery) -> SourceNames:
+        variables = queried.event.variables
+
+        def name(number: int | None) -> str:
+            found = "" if number is None else self._names.name(number)
+            if number is not None and not found:
+                reason = f"collation {number}, which the source does not know any more"
+                raise self._refusal(errors.ddl.SETTING_NOT_AT_TARGET, statement, reason)
+            return found
+
+        pairs = [(charset_of(name(of)), name(collation)) for of, collation in variables.charset_collations]
+        charsets = ",".join(f"{charset}={collation}" for charset, collation in pairs)
+        return SourceNames(
+            name(variables.connection), name(variables.utf8mb4_collation), charsets if queried.is_mariadb else None
+        )
+
+    def _refusal(self, spec: ErrorSpec, statement: Statement, reason: str) -> ShardmergeError:
+        _, task, source = self._context.who
+        return spec(
+            source=source, task=task, position=statement.position, reason=reason, statement=short_text(statement)
+        )
 
     def _zone(self, second: int, moments: TimeLiterals) -> str | OffsetVaries:
         known = self._known.get((second, moments))

@@ -9,13 +9,13 @@ import pymysql
 
 from shardmerge.proto import errors
 from shardmerge.proto.errors import ShardmergeError
-from shardmerge.worker.core.mysql.connection import rows, text_of
 from shardmerge.worker.core.mysql.create_table import UnreadableCreateTable, index_parts
 from shardmerge.worker.core.mysql.information_schema import read_table
 from shardmerge.worker.core.mysql.show_create import CreateStatement, read_create_statement
 from shardmerge.worker.core.table_plan import TablePlan, TargetTable
 from shardmerge.worker.ddl.decide.actions import Create
 from shardmerge.worker.ddl.execute.statement_context import StatementContext
+from shardmerge.worker.ddl.session.schema_defaults import SchemaDefaults
 from shardmerge.worker.ddl.sql.create_body import CreateBody, read_create_body
 from shardmerge.worker.ddl.sql.dialect import Dialect
 from shardmerge.worker.ddl.sql.statement import CreateTable, Ddl, parse_ddl
@@ -103,6 +103,7 @@ class StatementStructures:
     tracker: SchemaTracker
     dialect: Dialect
     memo: StructureMemo
+    schemas: SchemaDefaults
     recorded: Mapping[int, CreateStatement] = field(default_factory=dict[int, CreateStatement])
     """The recorded CREATE TABLEs, as far as they have been read already, by shard table's number."""
 
@@ -148,7 +149,9 @@ class StatementStructures:
         text = self._table_text(made)
         if text is None:
             raise context.refusal(errors.ddl.ROWS_BY_STATEMENT, tables=".".join(action.name))
-        collation = "" if text.has_charset else self._default_collation(action.name[0])
+        collation = ""
+        if not text.has_charset:
+            collation = self.schemas.collation(context.run_context, context.statement, action.name[0], context.stop)
         statement = self.dialect.for_target(
             text.create_statement(TargetTable(*self.tracker.place).quoted, collation), context.sql_mode
         )
@@ -171,17 +174,6 @@ class StatementStructures:
 
     def _table_text(self, made: CreateTable) -> CreateBody | None:
         return read_create_body(self.context.statement.text, made, self.context.sql_mode)
-
-    def _default_collation(self, schema: str) -> str:
-        """The schema's current default at the source, "" when it is gone: statements on its tables do not contain
-        it."""
-        with self.context.at_source() as session:
-            found = rows(
-                session,
-                "SELECT DEFAULT_COLLATION_NAME FROM information_schema.SCHEMATA WHERE SCHEMA_NAME = %s",
-                (schema,),
-            )
-        return text_of(found[0][0]) if found else ""
 
     def _copied(self, name: TableName, like: TableName) -> Tracked:
         """CREATE TABLE … LIKE: the structure of the task's own table at this position, or the source's current one."""

@@ -164,7 +164,7 @@ class StatementConverter:
         self, context: RunContext, ops: Ops, tracker: SchemaTracker, sessions: ExitStack, stop: StopSignal
     ) -> None:
         self._context, self._ops, self._tracker = context, ops, tracker
-        self._sources = SourceSessions(context, sessions, stop)
+        self._sources, self._stop = SourceSessions(context, sessions, stop), stop
 
     def convert(self, statement: Statement, plan: TablePlan, creation: CreateStatement) -> FollowingStatement | None:
         """``plan``, ``creation``: of the table before the statement. None: it must be handled where it is. Raises
@@ -184,14 +184,14 @@ class StatementConverter:
         queried = context.relay.read_query_event(statement)
         if not queried.event.is_text:
             return None
-        statement, ddl = read_statement(context, statement, queried, None)
+        statement, ddl = read_statement(context, statement, queried, None, self._stop)
         if not isinstance(ddl, Changing):
             return None
         check_same_meaning(statement, ddl, plan, creation, partial(refusal, context, statement=statement))
         text = target_statement(statement, ddl, index_names(creation))
         if not text or nondeterministic_default(statement, ddl):
             return None
-        settings = self._sources.find(statement, ddl, queried, (plan,))
+        settings = self._sources.find(statement, ddl, queried, (plan,), dialect_of(session))
         if time_dependent_default(statement, ddl, settings.explicit_timestamp):
             return None
         dialect = Dialect(

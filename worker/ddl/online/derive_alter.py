@@ -7,7 +7,7 @@ structures, if that is unambiguous: a column that disappears while another appea
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from shardmerge.worker.core.mysql.connection import quote_name
 from shardmerge.worker.ddl.execute.optimistic import renamed_of, replaced_of
@@ -37,8 +37,8 @@ def alter_from_shadow(table: TableName, kept: Sequence[ShadowAlter]) -> ShadowAl
         ddl = parse_ddl(each.text, each.schema, each.sql_mode)
         if not isinstance(ddl, AlterTable):
             return CannotDerive("a statement of the shadow table was no ALTER TABLE")
-        if (each.sql_mode, each.session.time_zone) != (first.sql_mode, first.session.time_zone):
-            return CannotDerive("the shadow table was altered under more than one sql_mode or time_zone")
+        if (each.sql_mode, replace(each.session, moment="")) != (first.sql_mode, replace(first.session, moment="")):
+            return CannotDerive("the shadow table was altered under more than one sql_mode, time_zone or other setting")
         if again := sorted(replaced_of(ddl)):
             # gh-ost gives such a column its default, pt-online-schema-change copies its former values.
             return CannotDerive(f"column {quote_name(again[0])} was dropped and added again")

@@ -42,6 +42,11 @@ _FIRST_COLLATION = {
 Character Sets and Collations")."""
 
 
+def first_collation(charset: str) -> str:
+    """The default collation of a character set at servers and in sessions that have no other default for it."""
+    return "binary" if charset == "binary" else f"{charset}_{_FIRST_COLLATION.get(charset, 'general')}_ci"
+
+
 @dataclass(frozen=True, slots=True)
 class ColumnDefinition:
     """``text``: as printed after the name. ``default``: as printed, "NULL" when implied, "" for none. ``rest``: all
@@ -196,7 +201,7 @@ class _Reader:
     def _own_collation(self, charset: str) -> str:
         if not charset or charset == charset_of(self._collation):
             return self._collation
-        return "binary" if charset == "binary" else f"{charset}_{_FIRST_COLLATION.get(charset, 'general')}_ci"
+        return first_collation(charset)
 
     def _next(self) -> Token:
         token = self._words.next

@@ -222,15 +222,15 @@ def _name_at(words: TokenReader) -> str:
 
 def _declarations(text: str, schema: str, sql_mode: int) -> dict[str, Sequence[Token]]:
     """The tokens of each column that the statement declares, from its type on, by lower-case name."""
-    return {name: words.rest() for name, words in _declared_columns(text, schema, sql_mode)}
+    return {name: words.rest() for name, words in declared_columns(text, schema, sql_mode)}
 
 
 def declared_types(text: str, schema: str, sql_mode: int) -> dict[str, Token]:
     """The first token of the type of each column that the statement declares, by lower-case name."""
-    return {name: words.rest()[0] for name, words in _declared_columns(text, schema, sql_mode)}
+    return {name: words.rest()[0] for name, words in declared_columns(text, schema, sql_mode)}
 
 
-def _declared_columns(text: str, schema: str, sql_mode: int) -> Iterator[tuple[str, TokenReader]]:
+def declared_columns(text: str, schema: str, sql_mode: int) -> Iterator[tuple[str, TokenReader]]:
     """The columns that the statement declares: each lower-case name, with its tokens from the type on."""
     ddl = parse_ddl(text, schema, sql_mode)
     found = tokens(text, sql_mode)

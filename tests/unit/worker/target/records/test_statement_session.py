@@ -6,7 +6,7 @@ import pytest
 
 from shardmerge.worker.binlog.events import QueryEvent
 from shardmerge.worker.binlog.query_variables import QueryVariables
-from shardmerge.worker.target.records.statement_session import StatementSession
+from shardmerge.worker.target.records.statement_session import StatementSession, known_modes
 
 
 def session(variables: QueryVariables, system_zone: str = "+02:00") -> StatementSession:
@@ -40,3 +40,23 @@ def test_modes_that_both_kinds_of_server_have(mode: int | None, taken: int) -> N
 def test_an_old_default_of_timestamps() -> None:
     assert session(QueryVariables(explicit_timestamp=False)).explicit_timestamp is False
     assert session(QueryVariables()).explicit_timestamp is None
+
+
+def test_fractions_are_rounded_as_at_the_source() -> None:
+    """MySQL rounds unless TIME_TRUNCATE_FRACTIONAL is set, MariaDB truncates unless TIME_ROUND_FRACTIONAL is."""
+    event = QueryEvent("d", b"x", QueryVariables(sql_mode=1 << 32), 0, 1)
+    assert StatementSession.of(event, "").rounds is False
+    assert StatementSession.of(event, "", is_mariadb=True).rounds is False
+    event = QueryEvent("d", b"x", QueryVariables(sql_mode=1 << 34), 0, 1)
+    assert StatementSession.of(event, "", is_mariadb=True).rounds is True
+    assert session(QueryVariables()).rounds is True
+
+
+def test_modes_of_mariadb() -> None:
+    event = QueryEvent("d", b"x", QueryVariables(sql_mode=1 << 9 | 1 << 12 | 1 << 28 | 1 << 32), 0, 1)
+    found = StatementSession.of(event, "", is_mariadb=True)
+    assert found.mariadb_modes == "ORACLE,MAXDB,EMPTY_STRING_IS_NULL"
+    # MySQL 5.7 has ORACLE without an effect on types, and MAXDB with one.
+    assert StatementSession.of(event, "").mariadb_modes == "MAXDB"
+    assert all(known_modes(is_mariadb=True) >> bit & 1 for bit in range(35))
+    assert known_modes(is_mariadb=False).bit_length() == 33

@@ -1,0 +1,58 @@
+"""A setting that the target cannot have stops the task only where the statement depends on it."""
+
+from __future__ import annotations
+
+import pytest
+
+from shardmerge.worker.binlog.events import QueryEvent
+from shardmerge.worker.binlog.query_variables import QueryVariables
+from shardmerge.worker.core.mysql.target_dialect import ServerKind, TargetDialect
+from shardmerge.worker.core.position import RelayOffset, SourcePosition
+from shardmerge.worker.ddl.session.lacking_settings import lacking_setting
+from shardmerge.worker.ddl.sql.statement import parse_ddl
+from shardmerge.worker.relay.model import Statement
+from shardmerge.worker.relay.serve.query_event import LoggedQuery
+
+MARIADB, MYSQL = TargetDialect(ServerKind.MARIADB, (10, 11, 0)), TargetDialect(ServerKind.MYSQL, (9, 7, 0))
+TIDB = TargetDialect(ServerKind.TIDB, (8, 4, 0))
+ORACLE, MAXDB, EMPTY, TRUNCATES = 1 << 9, 1 << 12, 1 << 32, 1 << 32
+ADD = "ALTER TABLE t ADD d DATE"
+
+
+def lacking(text: str, target: TargetDialect, version: tuple[int, int, int], **variables: object) -> str:
+    found = QueryVariables(**variables)  # pyright: ignore[reportArgumentType]
+    at = RelayOffset(1, 4)
+    statement = Statement(at, at, at, SourcePosition("b.1", 4), "d", text, found.sql_mode)
+    ddl = parse_ddl(text, "d", found.sql_mode)
+    assert ddl is not None
+    queried = LoggedQuery(QueryEvent("d", text.encode(), found, 0, 1), version >= (10, 0, 0), version)
+    return lacking_setting(statement, ddl, queried, target)
+
+
+@pytest.mark.parametrize(
+    ("text", "target", "version", "variables", "named"),
+    [
+        (ADD, MARIADB, (10, 11, 0), {"unknown": 200}, "status variable 200"),
+        ("DROP TABLE t", MARIADB, (10, 11, 0), {"unknown": 200}, ""),
+        (ADD, MARIADB, (10, 11, 0), {"sql_mode": 1 << 35 | 1}, "0x800000000"),
+        (ADD, MYSQL, (9, 7, 0), {"sql_mode": 1 << 33}, "0x200000000"),
+        (ADD, MYSQL, (9, 7, 0), {"sql_mode": TRUNCATES}, ""),
+        (ADD, MARIADB, (10, 11, 0), {"sql_mode": ORACLE}, ""),
+        (ADD, MYSQL, (10, 11, 0), {"sql_mode": ORACLE}, "sql_mode=ORACLE"),
+        (ADD, TIDB, (10, 11, 0), {"sql_mode": ORACLE}, "sql_mode=ORACLE"),
+        ("ALTER TABLE t ADD a INT", MYSQL, (10, 2, 0), {"sql_mode": ORACLE}, ""),
+        (ADD, MYSQL, (5, 7, 0), {"sql_mode": ORACLE}, ""),
+        ("ALTER TABLE t ADD a TIMESTAMP", MYSQL, (5, 7, 0), {"sql_mode": MAXDB}, "sql_mode=MAXDB"),
+        (ADD, MYSQL, (10, 11, 0), {"sql_mode": MAXDB}, ""),
+        ("ALTER TABLE t ADD a TEXT DEFAULT ''", MYSQL, (10, 11, 0), {"sql_mode": EMPTY}, "EMPTY_STRING_IS_NULL"),
+        ("ALTER TABLE t ADD a TEXT DEFAULT 'x'''", MYSQL, (10, 11, 0), {"sql_mode": EMPTY}, ""),
+        ("ALTER TABLE t ADD a TEXT DEFAULT (DAYNAME(b))", TIDB, (9, 7, 0), {"time_names": 4}, "lc_time_names"),
+        ("ALTER TABLE t ADD a TEXT DEFAULT (DAYNAME(b))", MYSQL, (10, 11, 0), {"time_names": 4}, ""),
+    ],
+)
+def test_what_the_target_lacks(
+    text: str, target: TargetDialect, version: tuple[int, int, int], variables: dict[str, object], named: str
+) -> None:
+    found = lacking(text, target, version, **variables)
+    assert named in found
+    assert bool(found) == bool(named)
