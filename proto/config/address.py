@@ -26,6 +26,14 @@ def is_loopback(address: str) -> bool:
         return host in _LOOPBACK_NAMES
 
 
+def from_this_machine(listen: str) -> str:
+    """The address at which this machine reaches what listens at ``host:port``. Pure."""
+    host, _, port = listen.rpartition(":")
+    if host not in EVERY_INTERFACE:
+        return listen
+    return f"[::1]:{port}" if host == "[::]" else f"127.0.0.1:{port}"
+
+
 def _address(text: str) -> str:
     """``host:port``; ``:port`` listens on every interface; an IPv6 host is in brackets."""
     host, colon, port = text.rpartition(":")

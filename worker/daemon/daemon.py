@@ -25,6 +25,7 @@ from shardmerge.proto import (
     worker_pb2,
     worker_pb2_grpc,
 )
+from shardmerge.proto.config.address import from_this_machine
 from shardmerge.proto.config.daemon.daemon_file import shown
 from shardmerge.proto.config.daemon.model import WorkerFile
 from shardmerge.proto.config.daemon.tls import etcd_tls_of
@@ -356,7 +357,7 @@ class Daemon:
                 ServerIdLease(self._etcd, self._registration, config.source_id, config.server_id, derived(directory)),
                 self._spark,
                 self._task_service,
-                self._config.advertise_addr,
+                self._lane_address(),
                 self._registration,
                 lambda: self._registration.alive,
                 self._shards,
@@ -366,6 +367,13 @@ class Daemon:
         except ShardmergeError as error:
             self._refused = config.source_id, error
             raise
+
+    def _lane_address(self) -> str:
+        """Where lanes and chunk readers reach this worker. Those of this machine do not depend on the network that
+        others use; a certificate names the advertised host only."""
+        if self._spark.is_local and of_process() is None:
+            return from_this_machine(self._config.worker_addr)
+        return self._config.advertise_addr
 
     def _bound_source(self, snapshot: Snapshot) -> state_pb2.SourceRecord | None:
         for record in snapshot.records:
