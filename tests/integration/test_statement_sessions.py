@@ -150,6 +150,30 @@ def test_the_default_of_a_schema_at_the_time_of_a_statement(
 
 
 @pytest.mark.parametrize("kind", KINDS)
+def test_the_default_that_the_keyword_means(kind: str, ends: Ends, tmp_path: Path) -> None:
+    """Servers differ in whose default CHARACTER SET DEFAULT is: the source's result counts."""
+    source, target = ends(kind, kind)
+    source.execute("CREATE DATABASE other CHARACTER SET cp1251 COLLATE cp1251_bin")
+    convert = f"ALTER TABLE {SCHEMA}.{{}} CONVERT TO CHARACTER SET DEFAULT"
+    with lagging(
+        source,
+        target,
+        tmp_path,
+        f"ALTER DATABASE {SCHEMA} CHARACTER SET latin1 COLLATE latin1_bin",
+        *(f"CREATE TABLE {name} (id INT PRIMARY KEY, d VARCHAR(20)) CHARSET = greek" for name in ("a", "b", "c")),
+        f"USE {SCHEMA}",
+        convert.format("a"),
+        "USE other",
+        convert.format("b"),
+        "SET collation_database = koi8r_bin",
+        convert.format("c"),
+    ) as run:
+        run.until_synced()
+        for table in ("a", "b", "c"):
+            same(source, target, table, "id, d")
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_default_that_is_not_known_stops_the_task(kind: str, ends: Ends, tmp_path: Path) -> None:
     source, target = ends(kind, kind)
     with lagging(

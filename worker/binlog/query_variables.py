@@ -4,8 +4,7 @@ Codes and sizes: MySQL's libs/mysql/binlog/event/statement_events.h (Query_event
 (Q_HRNOW, Q_XID, Q_GTID_FLAGS3, Q_CHARACTER_SET_COLLATIONS). They are in the order in which the server writes them;
 parsing ends at the first unknown code, because its size is unknown too.
 
-Not kept, because they change no structure and no value of a table: the catalog (2, 6), the default of the session's
-current schema (8: only LOAD DATA uses it; a new table has the default of its own schema), the tables of a multi-table
+Not kept, because they change no structure and no value of a table: the catalog (2, 6), the tables of a multi-table
 UPDATE (9), the size of the event before (10), the invoker (11), the schemas that the statement changes (12), the
 transaction of the DDL (17), sql_require_primary_key (19: it only refuses), default_table_encryption (20) and the XID of
 MariaDB's DDL log (129). worker/target/records/statement_session.py applies what is kept.
@@ -21,10 +20,10 @@ _U64 = struct.Struct("<Q")
 _CHARSETS = struct.Struct("<HHH")
 _PAIR = struct.Struct("<HH")
 
-_FLAGS, _SQL_MODE, _INCREMENT, _CHARSET, _TIME_ZONE, _TIME_NAMES = 0, 1, 3, 4, 5, 7
+_FLAGS, _SQL_MODE, _INCREMENT, _CHARSET, _TIME_ZONE, _TIME_NAMES, _DATABASE = 0, 1, 3, 4, 5, 7, 8
 _EXPLICIT_TIMESTAMP, _UTF8MB4, _CHARSET_COLLATIONS = 16, 18, 131
 _MICROSECONDS = frozenset({13, 128})  # MySQL's and MariaDB's
-_SIZES = {_FLAGS: 4, _SQL_MODE: 8, _INCREMENT: 4, _CHARSET: 6, _TIME_NAMES: 2, 8: 2, 9: 8, 10: 4, 13: 3} | {
+_SIZES = {_FLAGS: 4, _SQL_MODE: 8, _INCREMENT: 4, _CHARSET: 6, _TIME_NAMES: 2, _DATABASE: 2, 9: 8, 10: 4, 13: 3} | {
     _EXPLICIT_TIMESTAMP: 1, 17: 8, _UTF8MB4: 2, 19: 1, 20: 1, 128: 3, 129: 8,
 }  # fmt: skip
 """Bytes of the variables whose size is fixed."""
@@ -49,7 +48,8 @@ class QueryVariables:
     ``time_names``: number of lc_time_names. ``checks_constraints``: MariaDB's check_constraint_checks.
     ``utf8mb4_collation``: id of MySQL's default_collation_for_utf8mb4. ``charset_collations``: MariaDB's
     character_set_collations, as ids of a collation of the character set and of the collation that is its default.
-    ``unknown``: the code at which parsing ended; the variables after it are not known."""
+    ``database``: id of collation_database, if the session has set it: servers omit it where it is the default of the
+    current schema. ``unknown``: the code at which parsing ended; the variables after it are not known."""
 
     sql_mode: int | None = None
     collation: int | None = None
@@ -65,6 +65,7 @@ class QueryVariables:
     checks_constraints: bool = True
     utf8mb4_collation: int | None = None
     charset_collations: tuple[tuple[int, int], ...] = ()
+    database: int | None = None
     unknown: int | None = None
 
 
@@ -86,7 +87,7 @@ def query_variables(data: bytes) -> QueryVariables:
     client, connection, server = _CHARSETS.unpack(charset) if charset else (None, None, None)
     microseconds = next((found[code] for code in _MICROSECONDS if code in found), b"")
     flags = int.from_bytes(found.get(_FLAGS, b""), "little")
-    utf8mb4, increment = found.get(_UTF8MB4), found.get(_INCREMENT)
+    utf8mb4, increment, database = found.get(_UTF8MB4), found.get(_INCREMENT), found.get(_DATABASE)
     return QueryVariables(
         sql_mode=_U64.unpack(mode)[0] if mode else None,
         collation=client,
@@ -102,6 +103,7 @@ def query_variables(data: bytes) -> QueryVariables:
         checks_constraints=not flags & _NO_CHECK_CONSTRAINTS,
         utf8mb4_collation=_U16.unpack(utf8mb4)[0] if utf8mb4 else None,
         charset_collations=tuple(_PAIR.iter_unpack(found.get(_CHARSET_COLLATIONS, b"\0")[1:])),
+        database=_U16.unpack(database)[0] if database else None,
         unknown=unknown,
     )
 

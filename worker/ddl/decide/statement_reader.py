@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from shardmerge.proto import errors
 from shardmerge.proto.errors import ErrorSpec, ShardmergeError
+from shardmerge.worker.core.mysql.create_table import charset_of
 from shardmerge.worker.core.stop_signal import StopSignal
 from shardmerge.worker.ddl.decide.ddl_filter import skips_unknown
 from shardmerge.worker.ddl.decide.operator_override import OperatorOverride, Ops, override_at
@@ -72,11 +73,28 @@ def _written(
         ddl,
         mode,
         defaults.of,
-        lambda schema: SchemaDefaults().collation(context, statement, schema, stop),
+        lambda schema: _keyword_default(context, statement, schema, defaults, stop),
     )
     if text == statement.text:
         return statement, ddl
     return replace(statement, text=text), parse_ddl(text, statement.schema, mode)
+
+
+def _keyword_default(
+    context: RunContext, statement: Statement, schema: str, defaults: CharsetDefaults, stop: StopSignal
+) -> str:
+    """The collation that CHARACTER SET DEFAULT means for a table of ``schema``.
+
+    MariaDB: the default collation of the character set that the table's schema has. MySQL: collation_database, which is
+    the default of the session's current schema unless the session has set it (seen of MariaDB 10.11 and MySQL 9.7).
+    """
+    variables = defaults.queried.event.variables
+    if defaults.queried.is_mariadb:
+        return defaults.of(charset_of(SchemaDefaults().collation(context, statement, schema, stop)))
+    number = variables.database if statement.schema or variables.database is not None else variables.server
+    if number is not None:
+        return defaults.names.name(number)
+    return SchemaDefaults().collation(context, statement, statement.schema, stop)
 
 
 def _parsed(context: RunContext, statement: Statement) -> Ddl | None:

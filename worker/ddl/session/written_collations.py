@@ -1,7 +1,7 @@
 """Writes out the collations that a CREATE TABLE or ALTER TABLE leaves to its server. Pure, on tokens.
 
-A character set without COLLATE means its default collation, and CHARACTER SET DEFAULT means the default of the table's
-schema. Both depend on the server, on its version, on the session and on the moment (MySQL Reference Manual, "Table
+A character set without COLLATE means its default collation, and CHARACTER SET DEFAULT means that of a schema. Both
+depend on the server, on its version, on the session and on the moment (MySQL Reference Manual, "Table
 Character Set and Collation", "default_collation_for_utf8mb4"; MariaDB, "character_set_collations"). The target has
 others.
 """
@@ -26,7 +26,8 @@ def with_collations(
     text: str, ddl: Ddl, sql_mode: int, default_of: Callable[[str], str], schema_default: Callable[[str], str]
 ) -> str:
     """The statement with the collations that it means. ``ddl``: the parsed ``text``. ``default_of``: the default
-    collation of a character set; ``schema_default``: of a schema, called only for CHARACTER SET DEFAULT."""
+    collation of a character set; ``schema_default``: the collation that CHARACTER SET DEFAULT means for a table of the
+    schema."""
     if not isinstance(ddl, (AlterTable, CreateTable)):
         return text
     found = tokens(text, sql_mode)

@@ -216,13 +216,13 @@ def _set_collation(session: Session, collation: str) -> None:
     *others, last = (collation, *fallback_collations(collation))
     for each in others:
         try:
-            execute(session, f"SET SESSION collation_connection = {each}")
+            execute(session, f"SET SESSION collation_connection = {quote_text(each)}")
         except pymysql.MySQLError as error:
             if errno_of(error) not in _NO_SUCH:
                 raise
         else:
             return
-    execute(session, f"SET SESSION collation_connection = {last}")
+    execute(session, f"SET SESSION collation_connection = {quote_text(last)}")
 
 
 def _assigned(values: dict[str, str]) -> str:

@@ -32,6 +32,7 @@ def test_of_mysql() -> None:
         server=8,
         increment=(2, 1),
         time_names=1,
+        database=8,
         utf8mb4_collation=255,
     )
 
@@ -106,7 +107,9 @@ _CAPTURED = (
     ),
     (
         "0000000000 01 2000a04500000000 0603737464 04ff002f00ff00 082f00 0c017000 1001 111400000000000000 122d00 1301",
-        QueryVariables(0x45A00020, 255, explicit_timestamp=True, connection=47, server=255, utf8mb4_collation=45),
+        QueryVariables(
+            0x45A00020, 255, explicit_timestamp=True, connection=47, server=255, utf8mb4_collation=45, database=47
+        ),
     ),
 )
 
