@@ -520,6 +520,35 @@ RENAME_UNCLEAR = _define(
     "without them; if neither exists, restore it under one of the names; then `dmctl resume-task {task}`. If the "
     "records were changed by hand, restore them.",
 )
+_LOST_ROWS = (
+    "When query-status shows it as synced, `dmctl compare {task} --repair --table {target_schema}.{target_table}` "
+    "copies the rows again. If it stops with 40002 before that, because the source has changed a lost row: set "
+    "safe-mode: true under `syncers` in the task file and `dmctl update-task <file>`; after the comparison remove it "
+    "in the same way. Or, without a comparison: take all shard tables of {target_schema}.{target_table} out of the "
+    "task file, `dmctl update-task <file>`, drop the table at the target if it is there, and add them again with "
+    "another update-task: it is created and their history is copied."
+)
+MERGED_TABLE_MISSING = _define(
+    40097,
+    "merged-table-missing",
+    scope=Scope.TARGET,
+    message="source {source}: target table {target_schema}.{target_table} is missing, found {found}; task {task} has "
+    "merged rows of {tables} into it",
+    workaround="The table is not created again by itself, because it would lack these rows. If it was renamed, rename "
+    "it back, then `dmctl resume-task {task}`: nothing is lost. Else restore it from a backup, or create it with the "
+    "statement that `dmctl schema {task} {schema}.{table} -s {source}` shows, then `dmctl resume-task {task}`. "
+    + _LOST_ROWS,
+)
+MERGED_TABLE_EMPTY = _define(
+    40098,
+    "merged-table-empty",
+    scope=Scope.TARGET,
+    message="source {source}: target table {target_schema}.{target_table} has no row, and task {task} has copied "
+    "{count} rows of {tables} into it; its copy continues, so nothing else has removed them",
+    workaround="Another writer has emptied or replaced the table. Restore it with these rows, then `dmctl resume-task "
+    "{task}`. Or copy again: `dmctl stop-task {task}`, empty {target_schema}.{target_table}, `dmctl start-task <file> "
+    "--remove-meta`, without -s.",
+)
 TARGET_WITHOUT_RECORDS = _define(
     40100,
     "target-without-records",

@@ -34,6 +34,7 @@ from shardmerge.worker.snapshot.handover import Handover
 from shardmerge.worker.snapshot.reader.chunk_reader import ReaderSpec
 from shardmerge.worker.snapshot.unit import SnapshotUnit
 from shardmerge.worker.target.members.member_cache import MemberCache
+from shardmerge.worker.target.members.merged_targets import MergedTargets
 from shardmerge.worker.target.records import subtask_record
 from shardmerge.worker.target.records.schema import ensure_meta
 from shardmerge.worker.target.tables.deferred_index import Defer
@@ -148,7 +149,10 @@ class Rig:
         source, target = self.session(Side.SOURCE), self.session(Side.TARGET)
         try:
             defer = Defer.of(self.config.load)
-            self.plans = make_plans(self.rules, SOURCE, self.tables, source, target, META, defer=defer, after_load=True)
+            merged = MergedTargets((META, TASK, SOURCE), self.epoch)
+            self.plans = make_plans(
+                self.rules, SOURCE, self.tables, source, target, merged, META, defer=defer, after_load=True
+            )
         finally:
             source.close()
             target.close()

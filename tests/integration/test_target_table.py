@@ -14,6 +14,7 @@ from shardmerge.worker.core.mysql.information_schema import read_table
 from shardmerge.worker.core.table_plan import AddPrefix, ColumnPlan, Mapping, PartitionId, TablePlan
 from shardmerge.worker.target.tables.target_table import TargetFacts, check_existing_target, ensure_target
 from tests.support.mariadb import MariaDB
+from tests.support.unmerged import Unmerged
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +51,7 @@ class Bench:
         return TablePlan(0, "src-1", found, "m", "merged", columns, tuple(places[name] for name in names))
 
     def ensure(self, *plans: TablePlan) -> TargetFacts:
-        return ensure_target(self.source, self.target, plans, meta_schema="dm_meta")
+        return ensure_target(self.source, self.target, plans, Unmerged(), meta_schema="dm_meta")
 
     def refused(self, *plans: TablePlan) -> ShardmergeError:
         with pytest.raises(ShardmergeError) as caught:
@@ -144,7 +145,7 @@ def test_two_workers_make_the_same_table_at_the_same_moment(bench: Bench) -> Non
             source, target = bench.session(Side.SOURCE), bench.session(Side.TARGET)
             try:
                 barrier.wait()
-                results.append(ensure_target(source, target, [plan], meta_schema="dm_meta"))
+                results.append(ensure_target(source, target, [plan], Unmerged(), meta_schema="dm_meta"))
             except ShardmergeError as error:
                 results.append(error)
             finally:
@@ -234,7 +235,7 @@ def test_a_target_without_privileges_is_reported_and_leaves_nothing(bench: Bench
     plan = bench.plan("t")
     endpoint = Endpoint("127.0.0.1", bench.server.port, "poor", "x")
     with connect(endpoint, Side.TARGET, name="target") as poor, pytest.raises(ShardmergeError) as caught:
-        ensure_target(bench.source, poor, [plan], meta_schema="dm_meta")
+        ensure_target(bench.source, poor, [plan], Unmerged(), meta_schema="dm_meta")
     assert caught.value.spec is errors.replicate.TARGET_PRIVILEGE_MISSING
     assert caught.value.values["user"] == "poor"
     assert bench.server.query("SHOW DATABASES LIKE 'm'") == []
@@ -250,7 +251,7 @@ def test_the_server_refusing_the_statement_is_reported_with_it(bench: Bench) -> 
 def test_routing_into_the_meta_schema_is_refused(bench: Bench) -> None:
     bench.server.execute("CREATE TABLE s.t (id int PRIMARY KEY)")
     with pytest.raises(ShardmergeError) as caught:
-        ensure_target(bench.source, bench.target, [bench.plan("t")], meta_schema="M")
+        ensure_target(bench.source, bench.target, [bench.plan("t")], Unmerged(), meta_schema="M")
     assert caught.value.spec is errors.replicate.TARGET_IS_META
 
 

@@ -23,6 +23,7 @@ from tests.support.database import Database
 from tests.support.mariadb import MariaDB
 from tests.support.mysql import MySQL
 from tests.support.pair import emptied
+from tests.support.unmerged import Unmerged
 
 
 @pytest.fixture(scope="module")
@@ -68,9 +69,9 @@ class Crossing:
         """Create s.t with this definition at the source, and m.t from it; return type and collation of m.t's
         columns."""
         self.source.execute(f"CREATE TABLE s.t ({definition})")
-        assert ensure_target(self.reads, self.writes, [self.plan()], meta_schema="dm_meta").created
+        assert ensure_target(self.reads, self.writes, [self.plan()], Unmerged(), meta_schema="dm_meta").created
         # The created table passes the check.
-        assert not ensure_target(self.reads, self.writes, [self.plan()], meta_schema="dm_meta").created
+        assert not ensure_target(self.reads, self.writes, [self.plan()], Unmerged(), meta_schema="dm_meta").created
         return collations(self.writes)
 
     def checked(self, *, strict: bool = False) -> list[pb.CheckResult]:
@@ -202,7 +203,7 @@ def test_a_strict_task_gets_no_other_collation(to_mariadb: Crossing) -> None:
         Endpoint("127.0.0.1", to_mariadb.target.port, "root", strict_collations=True), Side.TARGET, name="strict"
     )
     with closing(strict), pytest.raises(ShardmergeError) as caught:
-        ensure_target(to_mariadb.reads, strict, [to_mariadb.plan()], meta_schema="dm_meta")
+        ensure_target(to_mariadb.reads, strict, [to_mariadb.plan()], Unmerged(), meta_schema="dm_meta")
     assert caught.value.spec is errors.replicate.TARGET_CREATE_REFUSED
     assert "utf8mb4_0900_ai_ci" in str(caught.value)
     # The printed way out: a table that is created by hand.
@@ -219,6 +220,6 @@ def test_a_charset_that_the_target_does_not_know_is_found_by_the_pre_check(to_ma
     assert (result.code, result.state) == (errors.check.TARGET_CHARSET.code, pb.CHECK_STATE_FAIL)
     assert "gb18030" in result.error_msg
     with pytest.raises(ShardmergeError) as caught:
-        ensure_target(to_mariadb.reads, to_mariadb.writes, [to_mariadb.plan()], meta_schema="dm_meta")
+        ensure_target(to_mariadb.reads, to_mariadb.writes, [to_mariadb.plan()], Unmerged(), meta_schema="dm_meta")
     assert caught.value.spec is errors.replicate.TARGET_CREATE_REFUSED
     assert rows(to_mariadb.writes, "SHOW DATABASES LIKE 'm'") in ([], [("m",)])

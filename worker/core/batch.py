@@ -414,6 +414,12 @@ class Batch:
         """Whether it may have changes of the shard table, which has a key."""
         return shard in self._of_shard
 
+    def shards(self) -> set[int]:
+        """The numbers of the shard tables of which it may have changes."""
+        found = {int(shard) for shard in self._of_shard}  # pyright: ignore[reportArgumentType] - a shard's number
+        found.update([operation.plan.shard for operation in self.unkeyed])
+        return found
+
     def targets(self) -> Iterator[tuple[str, Keys]]:
         """Target name and its keys, for targets with any; those of one target follow one another."""
         places = sorted(self.keyed) if self.by_shard else self.keyed

@@ -290,10 +290,11 @@ class StatementDriver:
         is_mariadb = met.queried.is_mariadb
         for action in actions:
             if isinstance(action, Alter) and self._locks:
-                if context.config.shard_mode == config_pb2.SHARD_MODE_OPTIMISTIC:
-                    actor.join_schemas(action, held, is_mariadb=is_mariadb)
-                else:
-                    actor.park(action, is_mariadb=is_mariadb)
+                with actor.naming_missing(action):
+                    if context.config.shard_mode == config_pb2.SHARD_MODE_OPTIMISTIC:
+                        actor.join_schemas(action, held, is_mariadb=is_mariadb)
+                    else:
+                        actor.park(action, is_mariadb=is_mariadb)
             else:
                 actor.run(action)
             if met.stop.is_set:

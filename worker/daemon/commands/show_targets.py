@@ -6,21 +6,30 @@ from collections.abc import Collection, Iterable, Sequence
 from contextlib import closing
 from itertools import groupby
 
+import pymysql
+from pymysql.constants import ER
+
 from shardmerge.proto import config_pb2, worker_pb2
 from shardmerge.proto.errors import ShardmergeError
 from shardmerge.proto.rpc.coded_errors import error_to_proto
 from shardmerge.worker.core.mysql.connection import Endpoint, Session, Side, coded_errors, connect
 from shardmerge.worker.core.mysql.foreign_keys import foreign_keys
+from shardmerge.worker.core.mysql.server_errors import errno_of
 from shardmerge.worker.core.mysql.show_create import CreateStatement, read_create_statement
 from shardmerge.worker.core.table import Table
 from shardmerge.worker.core.table_plan import TablePlan, TargetTable
 from shardmerge.worker.rules import Rules
 from shardmerge.worker.rules.relations import relations_of
+from shardmerge.worker.target.members.target_members import subtask_plans
+from shardmerge.worker.target.records import ddl_progress, parked_tables, subtask_record
+from shardmerge.worker.target.records.joining_tables import Joining
+from shardmerge.worker.target.records.partitioning import Partitioning
 from shardmerge.worker.target.tables.extracted_keys import created_keys
 from shardmerge.worker.target.tables.foreign_key_ddl import KeyStatements, LeftOut, TargetKey, target_keys
 from shardmerge.worker.target.tables.make_targets import plans_for, read_structures_and_creations
 from shardmerge.worker.target.tables.shard_groups import SHOWN_TABLES, ShardDefinition, groups_of
 from shardmerge.worker.target.tables.target_table import check_existing_target, creation_of, find_target
+from shardmerge.worker.unit.run_context import who_of
 
 _ANSWER_SECONDS = 60.0
 
@@ -50,7 +59,7 @@ def show_targets(request: worker_pb2.WorkerExplainRulesRequest) -> worker_pb2.Wo
     ):
         keys = _foreign_keys(session, rules, every_shard, {plan.shard for plan, _ in shards})
         for target, merged in groupby(shards, key=lambda shard: shard[0].target):
-            answer.targets.append(_target(session, list(merged)))
+            answer.targets.append(_target(session, list(merged), request.subtask, rules))
             answer.targets[-1].foreign_keys.extend(keys.get(target, ()))
     return answer
 
@@ -116,18 +125,50 @@ def _read_source(source: config_pb2.SourceConfig, rules: Rules) -> list[Shard]:
     return [(plan, by_number[plan.shard]) for plan in plans_for(rules, source.source_id, tables)]
 
 
-def _target(session: Session, shards: Sequence[Shard]) -> worker_pb2.TargetSchema:
+def _as_recorded(
+    session: Session, shards: Sequence[Shard], subtask: config_pb2.SubTaskConfig, rules: Rules
+) -> Sequence[Shard]:
+    """``shards`` with the structures that the subtask has recorded, if it has: a missing target is created from them,
+    because statements that follow in the binlog change it. Raises the rules' errors."""
+    who = who_of(subtask)
+    try:
+        row = subtask_record.read_row(session, *who)
+        if row is None:
+            return shards
+        partitioning, joining = Partitioning.from_json(row.partitioning), Joining.from_json(row.joining)
+        plans = subtask_plans(session, who, partitioning, joining, parked_tables.read(session, *who).keys())
+        creations = ddl_progress.read_creations(session, *who, plans.keys())
+    except pymysql.MySQLError as error:
+        if errno_of(error) not in (ER.BAD_DB_ERROR, ER.NO_SUCH_TABLE):
+            raise
+        return shards
+    recorded = {(plan.table.schema, plan.table.name): plan for plan in plans.values() if plan.shard in creations}
+
+    def of(plan: TablePlan, creation: CreateStatement) -> Shard:
+        known = recorded.get((plan.table.schema, plan.table.name))
+        if known is None or known.target != plan.target:
+            return plan, creation
+        return rules.plan(plan.shard, plan.source, known.table), creations[known.shard]
+
+    return [of(*shard) for shard in shards]
+
+
+def _target(
+    session: Session, shards: Sequence[Shard], subtask: config_pb2.SubTaskConfig, rules: Rules
+) -> worker_pb2.TargetSchema:
     """``shards``: those with the same target."""
     first = shards[0][0]
     shown = worker_pb2.TargetSchema(target=first.target_name)
     try:
+        found = find_target(session, first)
+        if found is None:
+            shards = _as_recorded(session, shards, subtask, rules)
         groups = groups_of(
             ShardDefinition(
                 f"{plan.table.schema}.{plan.table.name}", creation.text, creation_of(session, plan, creation)
             )
             for plan, creation in shards
         )
-        found = find_target(session, first)
         shown.exists = found is not None
         shown.statement = groups[0].merged
         if found is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, replace
 from operator import attrgetter
 
@@ -14,7 +14,16 @@ from shardmerge.proto.log import get_logger
 from shardmerge.worker.core.mysql.connection import Side, coded_errors
 from shardmerge.worker.core.mysql.show_create import CreateStatement
 from shardmerge.worker.core.table_plan import TablePlan, TargetTable
-from shardmerge.worker.ddl.decide.actions import Action, Alter, Create, Drop, Rename, ShardTarget, Truncate
+from shardmerge.worker.ddl.decide.actions import (
+    Action,
+    Alter,
+    Create,
+    Drop,
+    Rename,
+    ShardTarget,
+    Truncate,
+    shard_numbers,
+)
 from shardmerge.worker.ddl.decide.operator_override import OperatorOverride
 from shardmerge.worker.ddl.execute.added_keys import target_keys, with_extracted_columns
 from shardmerge.worker.ddl.execute.operator_run import run_operator_statements
@@ -48,10 +57,11 @@ from shardmerge.worker.ddl.structure.structure_digest import CanonicalCreates
 from shardmerge.worker.rules import check_partitions
 from shardmerge.worker.rules.table_scope import TableName
 from shardmerge.worker.target.members.member_cache import TaskMembers
+from shardmerge.worker.target.members.merged_targets import MergedTargets
 from shardmerge.worker.target.records import dropped_columns
 from shardmerge.worker.target.records.ddl_progress import StatementPlace
 from shardmerge.worker.target.records.parked_tables import Parked
-from shardmerge.worker.target.tables.target_table import ensure_target_from, require_target
+from shardmerge.worker.target.tables.target_table import ensure_target_from, naming_missing, require_target
 
 log = get_logger()
 
@@ -83,17 +93,24 @@ class StatementExecutor:
 
     def run(self, action: Action) -> None:
         """Execute one action as the statement says."""
-        match action:
-            case Alter():
-                self.alter(action)
-            case Create():
-                self.create(action)
-            case Drop(shard=shard):
-                drop_shard(self.context, shard)
-            case Truncate(shard=shard):
-                truncate_shard(self.context, shard)
-            case Rename(moves=moves):
-                self.rename(moves)
+        with self.naming_missing(action):
+            match action:
+                case Alter():
+                    self.alter(action)
+                case Create():
+                    self.create(action)
+                case Drop(shard=shard):
+                    drop_shard(self.context, shard)
+                case Truncate(shard=shard):
+                    truncate_shard(self.context, shard)
+                case Rename(moves=moves):
+                    self.rename(moves)
+
+    def naming_missing(self, action: Action) -> AbstractContextManager[None]:
+        """If the action fails because its target does not exist, the block raises MERGED_TABLE_MISSING."""
+        context = self.context
+        plans = [context.plans[number] for number in shard_numbers(action) if number in context.plans]
+        return naming_missing(context.run_context.target_endpoint, plans, context.who[1], context.place)
 
     def alter(self, action: Alter) -> None:
         """The structure of one shard table changes, and its target's structure too."""
@@ -349,6 +366,7 @@ class StatementExecutor:
                 context.session,
                 [*self._companions(plan), plan],
                 tracked.creation,
+                MergedTargets(context.who, context.epoch, context.place, context.removed_shards | {number}),
                 meta_schema=context.run_context.config.meta_schema,
             )
         failpoints.hit("ddl.made")
@@ -390,7 +408,7 @@ class StatementExecutor:
                 continue
             merged = [*self._companions(plan), plan]
             with coded_errors(context.run_context.target_endpoint, Side.TARGET, "target"):
-                facts = require_target(context.session, merged)
+                facts = require_target(context.session, merged, context.who[1], context.place)
             context.changes.one_lane[plan.target] = facts.one_lane or self._keeps_one_lane(merged)
 
     # --- parts

@@ -89,6 +89,11 @@ class StatementContext:
                 at=self.statement,
             )
 
+    @property
+    def place(self) -> str:
+        """Where the stream is, for a message."""
+        return f"before the statement at {self.statement.position}"
+
     def refusal(self, spec: ErrorSpec, **more: object) -> ShardmergeError:
         _, task, source = self.who
         return spec(

@@ -313,12 +313,17 @@ class EndedConflicts:
     ) -> bool:
         """Whether all rows of this range can be written with ``plan``, see :func:`carried`."""
         others = [each for each in seen.plans.values() if each.target == plan.target and each.shard != plan.shard]
+        unfit = (
+            errors.decode.STRUCTURE_MISMATCH,
+            errors.replicate.TARGET_TABLE_DIFFERS,
+            errors.replicate.MERGED_TABLE_MISSING,
+        )
         try:
-            require_target(session, [*others, plan])
+            require_target(session, [*others, plan], self._context.config.task, "when a conflict had ended")
             rows = rows_between(self._context, plan, begin, end, stop)
             return all(not row.after or fits_carried(plan, row.after) for row in rows) and not stop.is_set
         except ShardmergeError as error:
-            if error.spec not in (errors.decode.STRUCTURE_MISMATCH, errors.replicate.TARGET_TABLE_DIFFERS):
+            if error.spec not in unfit:
                 raise
             return False
 

@@ -482,9 +482,9 @@ class LockAgent:
         plans = [rules.plan(number, source, tracked.table) for number, tracked in after.items()]
         self._refused = {number: error for number, error in self._refused.items() if number not in after}
         try:
-            require_target(session, [*others, *plans])
+            require_target(session, [*others, *plans], self._context.config.task, "after an override")
         except ShardmergeError as error:
-            if error.spec is not errors.replicate.TARGET_TABLE_DIFFERS:
+            if error.spec not in (errors.replicate.TARGET_TABLE_DIFFERS, errors.replicate.MERGED_TABLE_MISSING):
                 raise
             self._refused |= dict.fromkeys(after, error)
             return False

@@ -15,7 +15,7 @@ from shardmerge.proto import config_pb2, failpoints, state_pb2
 from shardmerge.worker.core.mysql.cancellable_session import cancellable_session
 from shardmerge.worker.core.mysql.connection import Session, Side, dialect_of, quote_name
 from shardmerge.worker.core.stop_signal import StopSignal
-from shardmerge.worker.core.table_plan import TargetTable
+from shardmerge.worker.core.table_plan import TablePlan, TargetTable
 from shardmerge.worker.ddl.execute.added_keys import target_keys, with_extracted_columns
 from shardmerge.worker.ddl.execute.ddl_jobs import wait_for_jobs
 from shardmerge.worker.ddl.execute.optimistic import STRICT
@@ -37,6 +37,7 @@ from shardmerge.worker.ddl.structure.schema_tracker import open_tracker
 from shardmerge.worker.target.records import ddl_progress, divided_statements, dropped_columns
 from shardmerge.worker.target.records.parked_tables import Parked
 from shardmerge.worker.target.records.statement_session import UNKNOWN_SESSION
+from shardmerge.worker.target.tables.target_table import naming_missing
 from shardmerge.worker.unit.run_context import RunContext
 
 
@@ -164,25 +165,30 @@ class LockRunner:
     def _run(self, session: Session, lock: Lock, same: ParkedStatement | None, stop: StopSignal) -> None:
         context = self.context
         text, given = (lock.statement, UNKNOWN_SESSION) if same is None else (same.text, same.parked.session)
-        text = self._with_extracted_columns(session, lock, text, 0 if same is None else same.parked.sql_mode)
-        run_once(
-            session,
-            context.who,
-            context.epoch,
-            [target_of(lock)],
-            text,
-            given,
-            stop,
-            self.on_wait,
-            position=same.parked.place if same is not None else "(a lock's)",
-            run=lock.generation,
-        )
+        position = same.parked.place if same is not None else "(a lock's)"
+        plan = self._plan_of(session, target_of(lock))
+        plans = () if plan is None else (plan,)
+        with naming_missing(context.target_endpoint, plans, context.config.task, f"before the statement at {position}"):
+            if plan is not None:
+                sql_mode = 0 if same is None else same.parked.sql_mode
+                text = with_extracted_columns(text, sql_mode, target_keys(session, plan))
+            run_once(
+                session,
+                context.who,
+                context.epoch,
+                [target_of(lock)],
+                text,
+                given,
+                stop,
+                self.on_wait,
+                position=position,
+                run=lock.generation,
+            )
 
-    def _with_extracted_columns(self, session: Session, lock: Lock, text: str, sql_mode: int) -> str:
-        target = target_of(lock)
+    def _plan_of(self, session: Session, target: TargetTable) -> TablePlan | None:
+        """The plan of a shard table that is merged into ``target``."""
         members = self.context.members.read(session).sources.values()
-        plan = next((plan for each in members for plan in each.plans.values() if plan.target == target), None)
-        return text if plan is None else with_extracted_columns(text, sql_mode, target_keys(session, plan))
+        return next((plan for each in members for plan in each.plans.values() if plan.target == target), None)
 
     def _drop_again(self, session: Session, lock: Lock, item: Parked, stop: StopSignal) -> None:
         """Drop the columns at the target that the lock's statement adds again, if all shard tables have dropped them.

@@ -36,6 +36,7 @@ from shardmerge.worker.rules.table_scope import TableName, TableScope
 from shardmerge.worker.snapshot.chunk_store import SnapshotStore, read_handover
 from shardmerge.worker.snapshot.handover import Handover
 from shardmerge.worker.snapshot.unit import SnapshotUnit, interrupted_copies_of
+from shardmerge.worker.target.members.merged_targets import MergedTargets
 from shardmerge.worker.target.records import checkpoint as checkpoints
 from shardmerge.worker.target.records import ddl_progress, subtask_record
 from shardmerge.worker.target.records.checkpoint import Checkpoint
@@ -407,6 +408,7 @@ def joining_plans(
             context.tables,
             source,
             target,
+            MergedTargets(context.who, context.epoch, found="when tables join"),
             config.meta_schema,
             numbers,
             defer=defer,

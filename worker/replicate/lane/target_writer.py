@@ -48,6 +48,8 @@ from shardmerge.worker.target.quarantine.held_store import Reason
 from shardmerge.worker.target.quarantine.skipped_events import SkippedRow
 from shardmerge.worker.target.records import checkpoint as checkpoints
 from shardmerge.worker.target.records.checkpoint import Checkpoint
+from shardmerge.worker.target.records.history import rowless_tables
+from shardmerge.worker.target.tables.target_table import find_missing, is_missing, missing_error
 
 log = get_logger()
 
@@ -101,6 +103,7 @@ class TargetWriter:
         self._held: frozenset[HeldKey] = frozenset()
         self._absent = AbsentRows()
         self._released: frozenset[HeldKey] = frozenset()
+        self._merged: set[int] = set()  # shard tables that are recorded to have rows at the target
         self.held_keys = 0
         """How many keys this lane has begun to hold."""
         self.statements = 0
@@ -139,9 +142,9 @@ class TargetWriter:
         groups = combine_disjoint_groups(batch.targets())
         absent = self._absent.after_skips(skipped)
         every = [*groups, *(group for step in steps for group in step.batch.targets())]
-        work = _TransactionWork(
-            groups, batch.unkeyed, self._records(skipped, absent), self._absent.touched(every, skipped), steps
-        )
+        merged = batch.shards().union(*(step.batch.shards() for step in steps)) - self._merged
+        records = (*rowless_tables.delete_statements(self._settings.who, merged), *self._records(skipped, absent))
+        work = _TransactionWork(groups, batch.unkeyed, records, self._absent.touched(every, skipped), steps)
 
         def attempt() -> float:
             nonlocal first
@@ -155,10 +158,26 @@ class TargetWriter:
             first = False
             return self._commit_or_hold(work, following)
 
-        committed_at: float = self._target.retrying(attempt)
+        try:
+            committed_at: float = self._target.retrying(attempt)
+        except ShardmergeError as error:
+            if not is_missing(error):
+                raise
+            raise self._naming_missing(error, every, batch.unkeyed, following) from error
+        self._merged |= merged
         self._absent = AbsentRows(absent.keys - self._held - self._released)
         self._released = frozenset()
         return committed_at
+
+    def _naming_missing(
+        self, error: ShardmergeError, groups: Iterable[Group], unkeyed: Iterable[RowOperation], following: Checkpoint
+    ) -> ShardmergeError:
+        """MERGED_TABLE_MISSING if a target of these changes does not exist; else ``error``."""
+        plans = [next(iter(keys.values())).plan for _, keys in groups if keys]
+        plans += {operation.plan.target: operation.plan for operation in unkeyed}.values()
+        plan = self._target.retrying(lambda: find_missing(self._target.connected(), plans))
+        where = f"while changes up to {following.position} were written"
+        return error if plan is None else missing_error(plan, self._settings.task, where)
 
     def _records(self, skipped: Sequence[SkippedRow], absent: AbsentRows) -> Sequence[bytes]:
         """Statements that record the skipped rows, and the rows that the target lacks because of them."""

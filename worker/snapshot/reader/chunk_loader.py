@@ -36,6 +36,7 @@ from shardmerge.worker.core.table_plan import TablePlan
 from shardmerge.worker.snapshot.chunk_records import ChunkResult
 from shardmerge.worker.snapshot.chunk_store import SnapshotStore
 from shardmerge.worker.snapshot.chunks import Chunk
+from shardmerge.worker.target.tables.target_table import find_missing, is_missing, missing_error
 
 STATEMENT_BYTES = 1 << 20
 """INSERT statements are cut at about this size, or below the target's max_allowed_packet if that is smaller."""
@@ -224,6 +225,13 @@ class ChunkTransaction:
                 key=self._colliding_key(sent),
                 other=f" ({reason_of(error)})",
             )
+        if is_missing(error):
+            self._rollback()
+            try:
+                if find_missing(self._loader.session(), (plan,)) is not None:
+                    return missing_error(plan, self._loader.store.task, f"while chunk {self._chunk.number} was loaded")
+            except pymysql.MySQLError as failure:
+                return self._loader.coded(failure)
         if kind_of(errno_of(error)) is ErrorKind.STATEMENT:
             return errors.replicate.TARGET_REJECTED(
                 target_schema=plan.target_schema,

@@ -62,7 +62,7 @@ def _read_members(
         who = meta_schema, str(its_task), str(its_source)
         parked_here = parked_tables.read(session, *who).keys()
         recorded, its_joining = Partitioning.from_json(str(partitioning)), Joining.from_json(str(joining))
-        plans = _plans(session, who, recorded, its_joining, parked_here, is_executor=is_executor)
+        plans = subtask_plans(session, who, recorded, its_joining, parked_here, is_executor=is_executor)
         if who[1] != task:
             other_tasks += plans.values()
             continue
@@ -77,16 +77,17 @@ def _read_members(
     return TargetMembers(own, tuple(same_task), tuple(other_tasks), tuple(parked), (*unrecorded, *sorted(missing)))
 
 
-def _plans(
+def subtask_plans(
     session: Session,
     who: tuple[str, str, str],
     partitioning: Partitioning | None,
     joining: Joining | None,
     parked: Collection[int],
     *,
-    is_executor: bool,
+    is_executor: bool = False,
 ) -> dict[int, TablePlan]:
-    """The shard tables of one subtask by number, whichever stream applies their rows now."""
+    """The shard tables of one subtask by number, whichever stream applies their rows now. ``is_executor``: see
+    :func:`read_target_members`. Raises ``pymysql.MySQLError`` and the rules' errors."""
     if partitioning is None:
         return {}
     source = who[2]

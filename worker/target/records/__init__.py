@@ -5,7 +5,7 @@ subtask_record       the subtask's row (epoch, phase) and its tables' structures
 bounds               where replication begins for certain, and where it ended
 partitioning         how rows are partitioned to lanes, recorded with the checkpoints
 checkpoint           how far each lane has committed (I2)
-history              records of the copy: passed watermarks and interrupted copies
+history              the past of tables: passed watermarks, interrupted copies, tables without rows
 joining_tables       tables that are joining a running subtask
 ddl_progress         statements that were executed or begun, and each shard table's CREATE TABLE
 operator_statements  an operator's statements that ran for a statement of the source

@@ -288,6 +288,14 @@ _TARGET_RENAME = """CREATE TABLE IF NOT EXISTS {schema}.`target_rename` (
     PRIMARY KEY (`task`)
 ) DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin"""
 
+_ROWLESS_TABLE = """CREATE TABLE IF NOT EXISTS {schema}.`rowless_table` (
+    `task` VARCHAR(191) NOT NULL,
+    `source` VARCHAR(64) NOT NULL,
+    `number` INT NOT NULL,
+    `epoch` BIGINT NOT NULL,
+    PRIMARY KEY (`task`, `source`, `number`)
+) DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin"""
+
 SNAPSHOT_TABLES = (_SNAPSHOT_TABLE, _SNAPSHOT_CHUNK)
 """The tables that a snapshot creates when it begins (worker/snapshot/chunk_store.py)."""
 
@@ -313,6 +321,7 @@ _TABLES = (
     _SNAPSHOT_PASSED,
     _SNAPSHOT_INTERRUPTED,
     _TARGET_RENAME,
+    _ROWLESS_TABLE,
 )
 
 OWNED_TABLES = (
@@ -334,6 +343,7 @@ OWNED_TABLES = (
     "forgotten_structure",
     "skipped_change",
     "held_change",
+    "rowless_table",
 )
 """Tables whose rows belong to one subtask: start-task --remove-meta deletes them. Not ``subtask``, which is reset,
 ``subtask_version``, whose versions only grow, ``lock_run`` and ``target_rename``, which belong to the task, and

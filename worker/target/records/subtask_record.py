@@ -26,6 +26,7 @@ from shardmerge.worker.core.position import SourcePosition
 from shardmerge.worker.core.stream import Stream
 from shardmerge.worker.core.table import Table
 from shardmerge.worker.target.records import member_versions
+from shardmerge.worker.target.records.history import rowless_tables
 from shardmerge.worker.target.records.schema import OWNED_TABLES
 
 _TABLE_JSON: TypeAdapter[Table] = TypeAdapter(Table)
@@ -67,6 +68,12 @@ _REMOVING = "-"
 
 FORGOTTEN = "forgotten"
 """The ``meta_token`` of a subtask whose records stop-task --remove-meta has removed, until it starts again."""
+
+
+def meta_token_of(recorded: str) -> str:
+    """The token of start-task --remove-meta in the column ``meta_token``, whether it was carried out or has begun."""
+    return recorded.removeprefix(_REMOVING)
+
 
 _ROW = "`phase`, `start_file`, `start_pos`, `start_gtid_set`, `start_server`, `dealing`, `joining`, `update_token`"
 
@@ -115,6 +122,12 @@ def take_over(connection: Session, schema: str, task: str, source: str, epoch: i
                 f"UPDATE {name}.`{stream.table}` SET `epoch` = %s WHERE `task` = %s AND `source` = %s",
                 (epoch, *who),
             )
+        # Those of the epoch before this one: if its owner kept none, they are no longer valid.
+        cursor.execute(
+            f"UPDATE {name}.`{rowless_tables.NAME}` SET `epoch` = %s "
+            "WHERE `task` = %s AND `source` = %s AND `epoch` = %s",
+            (epoch, *who, int(found_epoch)),
+        )
         cursor.execute("COMMIT")
     return row
 

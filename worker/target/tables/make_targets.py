@@ -21,7 +21,7 @@ from shardmerge.worker.core.table import Table
 from shardmerge.worker.core.table_plan import TablePlan
 from shardmerge.worker.rules import Rules, check_partitions
 from shardmerge.worker.target.tables.deferred_index import Defer
-from shardmerge.worker.target.tables.target_table import ensure_target
+from shardmerge.worker.target.tables.target_table import MergedRows, TargetFacts, ensure_target
 
 log = get_logger()
 
@@ -90,6 +90,7 @@ def make_plans(
     tables: tuple[Table, ...],
     source: Session,
     target: Session,
+    merged: MergedRows,
     meta_schema: str,
     shards: frozenset[int] | None = None,
     *,
@@ -98,7 +99,7 @@ def make_plans(
     widen: Callable[[TablePlan], None] | None = None,
     recorded: Mapping[int, CreateStatement] = MappingProxyType({}),
 ) -> tuple[TablePlan, ...]:
-    """As :func:`plans_for`, with every target created or checked. ``defer``, ``after_load``: see
+    """As :func:`plans_for`, with every target created or checked. ``merged``, ``defer``, ``after_load``: see
     :func:`ensure_target`. ``widen``: may change a target so that it fits. ``recorded``: by number, the CREATE TABLE
     from which a missing target is created; for other tables, the source's current one.
 
@@ -107,19 +108,27 @@ def make_plans(
     check_partitions(plans)
     made: list[TablePlan] = []
     for _, group in groupby(sorted(plans, key=lambda plan: plan.target_name), key=lambda plan: plan.target_name):
-        merged = list(group)
-        first = recorded.get(merged[0].shard)
-        try:
-            facts = ensure_target(
-                source, target, merged, meta_schema=meta_schema, defer=defer, after_load=after_load, recorded=first
+        same = list(group)
+
+        def ensure(same: list[TablePlan] = same) -> TargetFacts:
+            return ensure_target(
+                source,
+                target,
+                same,
+                merged,
+                meta_schema=meta_schema,
+                defer=defer,
+                after_load=after_load,
+                recorded=recorded.get(same[0].shard),
             )
+
+        try:
+            facts = ensure()
         except ShardmergeError as error:
             if widen is None or error.spec is not errors.replicate.TARGET_TABLE_DIFFERS:
                 raise
-            for plan in merged:
+            for plan in same:
                 widen(plan)
-            facts = ensure_target(
-                source, target, merged, meta_schema=meta_schema, defer=defer, after_load=after_load, recorded=first
-            )
-        made.extend(replace(plan, one_lane=facts.one_lane) for plan in merged)
+            facts = ensure()
+        made.extend(replace(plan, one_lane=facts.one_lane) for plan in same)
     return tuple(sorted(made, key=lambda plan: plan.shard))

@@ -7,8 +7,10 @@ get one table, and each then checks it. Only statements that TiDB also has are u
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Generator, Iterable, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 import pymysql
 
@@ -20,6 +22,7 @@ from shardmerge.worker.core.mysql.connection import (
     Session,
     Side,
     coded_errors,
+    connect,
     dialect_of,
     endpoint_of,
     execute,
@@ -40,7 +43,7 @@ from shardmerge.worker.core.mysql.information_schema import read_table
 from shardmerge.worker.core.mysql.server_errors import ErrorKind, errno_of, kind_of, reason_of
 from shardmerge.worker.core.mysql.show_create import CreateStatement, read_create_statement, read_create_texts
 from shardmerge.worker.core.table import EXACT_KINDS, Column, Table, ValueKind
-from shardmerge.worker.core.table_plan import AutoIncrement, TablePlan
+from shardmerge.worker.core.table_plan import AutoIncrement, TablePlan, TargetTable
 from shardmerge.worker.target.tables.column_fit import incompatibility
 from shardmerge.worker.target.tables.defer_existing import defer_existing
 from shardmerge.worker.target.tables.defer_indexes import defer_indexes
@@ -54,7 +57,27 @@ _NO_SUCH_SCHEMA = 1049
 _TABLE_EXISTS = 1050
 _NO_SUCH_TABLE = 1146
 NO_SUCH_COLLATION = (1115, 1253, 1273)  # unknown charset, collation of another charset, unknown collation
+_MISSING = (_NO_SUCH_SCHEMA, _NO_SUCH_TABLE)
 _SHOWN_TABLES = 3
+_ANSWER_SECONDS = 300.0
+
+
+class MergedRows(Protocol):
+    """Knows whether rows were merged into a target table. Whoever may create a table has to decide it by this."""
+
+    def check_missing(self, target: Session, plan: TablePlan) -> None:
+        """Raises the coded error because of which the missing target of ``plan`` must not be created, and
+        ``pymysql.MySQLError``."""
+        ...
+
+    def record_created(self, target: Session, plans: Sequence[TablePlan]) -> None:
+        """The target of ``plans``, which are recorded, was just created. Raises ``pymysql.MySQLError``."""
+        ...
+
+    def check_existing(self, target: Session, plans: Sequence[TablePlan], place: str) -> None:
+        """Raises the coded error because of which the existing target of ``plans``, ``place``, must not be used, and
+        ``pymysql.MySQLError``."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +109,7 @@ def ensure_target(
     source: Session,
     target: Session,
     plans: Sequence[TablePlan],
+    merged: MergedRows,
     *,
     meta_schema: str,
     defer: Defer = Defer.NEVER,
@@ -94,13 +118,15 @@ def ensure_target(
 ) -> TargetFacts:
     """Create the target table of ``plans`` (one or more plans with the same target) unless it exists, and check it.
 
+    ``merged``: refuses to create a table into which rows were merged: it would lack them.
     ``recorded``: the first plan's CREATE TABLE, from which it is created; None: the source's current one. ``defer``:
     which table may get its secondary indexes after its load. ``after_load``: a load follows, so the AUTO_INCREMENT of a
     created table waits for its end if the plans require it; without, it exists from the start. Nothing else of an
     existing table than its secondary indexes is ever altered or dropped.
-    Raises errors.replicate.TARGET_TABLE_DIFFERS with every difference, TARGET_NOT_TRANSACTIONAL, TARGET_CREATE_REFUSED,
-    TARGET_IS_META, SOURCE_TABLE_GONE, or what :func:`shardmerge.worker.core.mysql.server_errors.to_coded` returns for a
-    server's error. ``target`` must not be inside a transaction.
+    Raises what ``merged`` raises, errors.replicate.TARGET_TABLE_DIFFERS with every difference,
+    TARGET_NOT_TRANSACTIONAL, TARGET_CREATE_REFUSED, TARGET_IS_META, SOURCE_TABLE_GONE, or what
+    :func:`shardmerge.worker.core.mysql.server_errors.to_coded` returns for a server's error. ``target`` must not be
+    inside a transaction.
     """
     first = plans[0]
     if first.target_schema.lower() == meta_schema.lower():
@@ -110,8 +136,13 @@ def ensure_target(
         created = found is None
         creation = ""
         if found is None:
+            merged.check_missing(target, first)
             creation = _create(target, first, recorded if recorded is not None else read_shard_creation(source, first))
             found = find_target(target, first)
+            if creation:
+                merged.record_created(target, plans)
+        else:
+            merged.check_existing(target, plans, TargetTable(found.schema, found.name).quoted)
         if found is None:
             raise _differs(first, ["it cannot be found under this name after its creation"])
         facts = _check(target, plans, found, created)
@@ -131,7 +162,7 @@ def ensure_target(
 
 
 def ensure_target_from(
-    target: Session, plans: Sequence[TablePlan], creation: CreateStatement, *, meta_schema: str
+    target: Session, plans: Sequence[TablePlan], creation: CreateStatement, merged: MergedRows, *, meta_schema: str
 ) -> TargetFacts:
     """As :func:`ensure_target`, but a missing table is created from ``creation``, a shard table's CREATE TABLE."""
     first = plans[0]
@@ -140,6 +171,7 @@ def ensure_target_from(
     found = find_target(target, first)
     created = found is None
     if found is None:
+        merged.check_missing(target, first)
         _create(target, first, creation)
         found = find_target(target, first)
     if found is None:
@@ -156,21 +188,60 @@ def check_existing_target(target: Session, plans: Sequence[TablePlan]) -> Target
     return None if found is None else _check(target, plans, found, created=False)
 
 
-def require_target(target: Session, plans: Sequence[TablePlan]) -> TargetFacts:
-    """As :func:`check_existing_target`; raises TARGET_TABLE_DIFFERS, which names the last plan, if the table does not
-    exist."""
+def require_target(target: Session, plans: Sequence[TablePlan], task: str, found: str) -> TargetFacts:
+    """As :func:`check_existing_target`; raises MERGED_TABLE_MISSING, which names the last plan, if the table does not
+    exist. ``found``: where that is noticed."""
     facts = check_existing_target(target, plans)
     if facts is None:
-        plan = plans[-1]
-        raise errors.replicate.TARGET_TABLE_DIFFERS(
-            source=plan.source,
-            schema=plan.table.schema,
-            table=plan.table.name,
-            target_schema=plan.target_schema,
-            target_table=plan.target_table,
-            differences="it does not exist",
-        )
+        raise missing_error(plans[-1], task, found)
     return facts
+
+
+def missing_error(plan: TablePlan, task: str, found: str, tables: str = "") -> ShardmergeError:
+    """MERGED_TABLE_MISSING for the target of ``plan``. ``found``: where that was noticed. ``tables``: whose rows it has
+    got; "": those of the plan."""
+    tables = tables or f"{plan.table.schema}.{plan.table.name}"
+    return errors.replicate.MERGED_TABLE_MISSING(
+        source=plan.source, task=task, tables=tables, found=found, **_names(plan)
+    )
+
+
+@contextmanager
+def naming_missing(endpoint: Endpoint, plans: Iterable[TablePlan], task: str, found: str) -> Generator[None]:
+    """If the block fails because a table does not exist, and the target of one of ``plans`` does not, raise
+    MERGED_TABLE_MISSING instead. ``found``: where that is noticed."""
+    try:
+        yield
+    except (ShardmergeError, pymysql.MySQLError) as error:
+        if not is_missing(error):
+            raise
+        with (
+            closing(connect(endpoint, Side.TARGET, name="target", read_timeout=_ANSWER_SECONDS)) as session,
+            coded_errors(endpoint, Side.TARGET, "target"),
+        ):
+            plan = find_missing(session, plans)
+        if plan is None:
+            raise
+        raise missing_error(plan, task, found) from error
+
+
+def is_missing(error: ShardmergeError | pymysql.MySQLError) -> bool:
+    """Whether a server has refused a statement because a table or a schema does not exist."""
+    if isinstance(error, pymysql.MySQLError):
+        return errno_of(error) in _MISSING
+    return error.values.get("errno") in {str(number) for number in _MISSING}
+
+
+def find_missing(target: Session, plans: Iterable[TablePlan]) -> TablePlan | None:
+    """The first of ``plans`` whose target does not exist. Raises ``pymysql.MySQLError``."""
+    for plan in {plan.target: plan for plan in plans}.values():
+        try:
+            rows(target, f"SELECT 1 FROM {plan.target.quoted} LIMIT 0")
+        except pymysql.MySQLError as error:
+            if not is_missing(error):
+                raise
+            return plan
+    return None
 
 
 def find_target(target: Session, plan: TablePlan) -> Table | None:

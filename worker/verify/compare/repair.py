@@ -26,6 +26,7 @@ from shardmerge.worker.target.apply.dml import delete_sql, write_sql
 from shardmerge.worker.target.quarantine.held_changes import held_key_of
 from shardmerge.worker.target.quarantine.held_store import KnownKeys, read_keys, remove
 from shardmerge.worker.target.records.checkpoint import Checkpoint, read_all
+from shardmerge.worker.target.records.history import rowless_tables
 from shardmerge.worker.verify.compare.compared_tables import ComparedTable, TableQueries
 from shardmerge.worker.verify.compare.judge import Different, Extra, Finding, Missing, diff_rows
 from shardmerge.worker.verify.compare.keys import Key
@@ -67,6 +68,9 @@ def repair(
         ours = {key: found[0] for key, found in rows.items()}
         verdict = diff_rows(keys, ours, present, touched, table.columns)
         known = read_keys(target.plain(), (subtask.meta_schema, subtask.task, subtask.source))
+        who = subtask.meta_schema, subtask.task, subtask.source
+        if any(not isinstance(item, Extra) for item in verdict.findings):
+            rowless_tables.forget(target.plain(), who, table.plan.shard)
         refused = _write(target.plain(), table, verdict.findings, images, known)
         copied = [item.key for item in verdict.findings if isinstance(item, Missing) and item.key.target not in refused]
         _forget_absent(target.plain(), table, subtask, known, copied)

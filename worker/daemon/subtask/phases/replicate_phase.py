@@ -235,7 +235,7 @@ class _RecordedState:
                 # The target may already have the structure after the statement: it is checked when that is done.
                 plans = partitioning.plans_of(shards, rules, resources.source_id, tables)
             else:
-                plans = plans_of(resources, rules, tables, source, target, shards, recorded=creations)
+                plans = plans_of(resources, rules, epoch, tables, source, target, shards, recorded=creations)
                 plans = partitioning.apply_may_lack_rows(plans) if partitioning is not None else plans
                 if partitioning is not None and config.shard_mode == config_pb2.SHARD_MODE_OPTIMISTIC:
                     plans = partitioning.keep_one_lane(plans)

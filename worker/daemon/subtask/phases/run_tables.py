@@ -14,6 +14,7 @@ from shardmerge.worker.daemon.subtask.run_resources import RunResources
 from shardmerge.worker.rules import Rules
 from shardmerge.worker.snapshot.chunk_store import read_handover
 from shardmerge.worker.snapshot.handover import Handover
+from shardmerge.worker.target.members.merged_targets import MergedTargets
 from shardmerge.worker.target.records.ddl_progress import StatementPlace
 from shardmerge.worker.target.tables.deferred_index import Defer
 from shardmerge.worker.target.tables.index_adder import IndexAdder
@@ -23,6 +24,7 @@ from shardmerge.worker.target.tables.make_targets import make_plans
 def plans_of(
     resources: RunResources,
     rules: Rules,
+    epoch: int,
     tables: tuple[Table, ...],
     source: Session,
     target: Session,
@@ -45,6 +47,7 @@ def plans_of(
             tables,
             source,
             target,
+            MergedTargets(resources.who, epoch, looks=True),
             resources.config.meta_schema,
             shards,
             defer=defer,

@@ -55,6 +55,7 @@ def copy(resources: RunResources, rules: Rules, epoch: int, row: SubTaskRow, sto
         plans = plans_of(
             resources,
             rules,
+            epoch,
             tables,
             source,
             target,
