@@ -71,18 +71,22 @@ class SubTaskRun:
                 )
             self._resources = resources = replace(resources, config=config)
             rules = Rules.from_config(config)
-            epoch = host.epochs.acquire(config.task, resources.source_id, server)
-            owner.epoch_acquired(epoch)
+
+            def acquire(above: int) -> int:
+                found = host.epochs.acquire(config.task, resources.source_id, above, server)
+                owner.epoch_acquired(found)
+                return found
+
             with resources.coded_target_errors():
                 ensure_meta(target, config.meta_schema)
                 settle(target, config.meta_schema, config.task)
-                row = subtask_record.take_over(target, *resources.who, epoch, self._meta_token)
+                row = subtask_record.take_over(target, *resources.who, acquire, self._meta_token)
                 _check_names(target, resources, rules, row)
+            epoch = row.epoch
             if row.starts_over:
                 if not remove_earlier_rows(resources, target, rules, epoch, row, stop):
                     return Stopped()
-                held, epoch = epoch, host.epochs.acquire(config.task, resources.source_id)
-                owner.epoch_acquired(epoch)
+                held, epoch = epoch, acquire(epoch)
                 with resources.coded_target_errors():
                     row = subtask_record.start_over(target, *resources.who, held, epoch)
             phase = row.phase
