@@ -28,7 +28,7 @@ class Entry(Generic[M]):
 class State:
     """Records by name; subtasks and shards by (task, source), locks by (task, target schema, target table).
 
-    Members that are not alive have no record.
+    Members that are not alive have no record. ``epoch_base``: see :meth:`epoch_at`.
     """
 
     revision: int
@@ -41,6 +41,12 @@ class State:
     subtasks: Mapping[tuple[str, str], Entry[pb.SubTaskRecord]]
     shards: Mapping[tuple[str, str], Entry[pb.ShardRecord]]
     locks: Mapping[tuple[str, str, str], Entry[pb.LockRecord]]
+    epoch_base: int = 0
+
+    def epoch_at(self, revision: int) -> int:
+        """The epoch of a later ``revision``: above those of all runs that etcd had confirmed before, and below those of
+        all later ones (worker/daemon/registration.py)."""
+        return self.epoch_base + revision
 
     def bindings(self) -> dict[str, str]:
         """Source → worker, dead workers included."""
@@ -81,6 +87,7 @@ def parse(snapshot: Snapshot) -> State:
     or its source would lose its worker. Folders of a newer version are left alone.
     """
     leader = [record for record in snapshot.records if record.key == etcd_keys.LEADER]
+    base = [_entry(pb.EpochBaseRecord, record) for record in snapshot.records if record.key == etcd_keys.EPOCH_BASE]
     return State(
         revision=snapshot.revision,
         leader=_entry(pb.LeaderRecord, leader[0]) if leader else None,
@@ -98,6 +105,7 @@ def parse(snapshot: Snapshot) -> State:
                 if record.key.startswith(etcd_keys.LOCKS)
             }
         ),
+        epoch_base=base[0].value.base if base else 0,
     )
 
 

@@ -17,6 +17,8 @@ from shardmerge.proto import errors
 PREFIX = "/shardmerge/v1/"
 LEADER = PREFIX + "leader"
 SECRET_KEY = PREFIX + "secret-key"
+EPOCH_BASE = PREFIX + "epoch-base"
+"""EpochBaseRecord: what is added to a revision to make an epoch."""
 MASTERS = PREFIX + "master/"
 WORKERS = PREFIX + "worker/"
 SOURCES = PREFIX + "source/"

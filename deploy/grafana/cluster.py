@@ -35,6 +35,7 @@ CLUSTER = Dashboard(
                     (Query("increase(dm_master_start_leader_counter_total[$__rate_interval])", "{{instance}}"),),
                 ),
                 Panel("Age of the records", (Query("dm_records_age_seconds", "{{instance}}"),), Unit.SECONDS),
+                Panel("Revision of the records", (Query("dm_records_revision", "{{instance}}"),)),
                 Panel(
                     "Moves of sources",
                     (

@@ -41,6 +41,7 @@ def master_samples(figures: MasterFigures) -> Iterator[Sample]:
     if state is None or not figures.leads:
         return
     yield own_master.RECORDS_AGE.sample(figures.state_age)
+    yield own_master.RECORDS_REVISION.sample(state.revision)
     yield own_master.MASTERS.sample(len(state.masters))
     yield from _workers(state)
     for worker, clock in sorted(figures.clocks.items()):

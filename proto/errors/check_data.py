@@ -150,6 +150,16 @@ ROWS_HALF_REMOVED = _define(
     workaround="Nothing was changed. `dmctl stop-task {task} -s {source}`, then `dmctl start-task <file> -s {source}` "
     "with task-mode: all, which copies the rows again.",
 )
+TEXTS_NOT_KNOWN_YET = _define(
+    12104,
+    "extracted-texts-not-known-yet",
+    scope=Scope.TARGET,
+    level=Level.LOW,
+    message="task {task}, source {source}: the rows of the earlier run are known by the texts of extracted columns, "
+    "and source {other} has no record yet of its shard tables, which may have the same texts",
+    workaround="Nothing to do: this source continues by itself once source {other} has begun.",
+    retryable=True,
+)
 SOURCE_TRIGGERS = _define(
     12090,
     "source-triggers",

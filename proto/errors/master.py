@@ -344,11 +344,10 @@ RECORDS_OF_NEWER_START = _define(
     60318,
     "records-of-newer-start",
     scope=Scope.TARGET,
-    message="task {task}, source {source}: its records at the target are those of a start at revision {found}, after "
-    "the stop at revision {epoch}",
+    message="task {task}, source {source}: its records at the target are those of a start with epoch {found}, after "
+    "the stop with epoch {epoch}",
     workaround="Nothing was removed. `dmctl query-status {task}` shows whether the task was started again meanwhile; "
-    "then stop it first. If it was not, etcd was restored from a backup with lower revisions, or another installation "
-    "uses the same meta-schema.",
+    "then stop it first. If it was not, another installation uses the same meta-schema.",
 )
 
 MASTER_UNKNOWN = _define(

@@ -44,8 +44,9 @@ FENCED = _define(
     level=Level.MEDIUM,
     message="task {task}, source {source}: a newer epoch than {epoch} has taken over; nothing of this one was "
     "committed",
-    workaround="Nothing to do: this was left over from an earlier run. If it repeats, look for two workers with "
-    "the same source.",
+    workaround="Of an earlier run that has ended by this there is nothing to do. A task that is paused by it continues "
+    "with `dmctl resume-task {task} -s {source}`. If it repeats, another installation runs a task of this name with "
+    "the same meta-schema, or two workers have the source: stop one of them.",
 )
 TARGET_LOST = _define(
     40004,

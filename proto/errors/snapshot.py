@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from shardmerge.proto.errors.spec import Level, Scope, define
+from shardmerge.proto.errors.spec import Level, Scope, copies_one_source, define
 
 _define = partial(define, error_class="snapshot")
 
@@ -16,7 +16,14 @@ _START = (
     "the target and copies them again. Do not empty the target by hand: rows of other sources stay there"
 )
 
-COPY_AGAIN = f"copy the history of this source again: `dmctl stop-task {{task}} -s {{source}}`, then {_START}"
+_EMPTY = "empty {mixed_targets} at the target (first save rows that no source has any more)"
+_START_ALL = "`dmctl start-task <file> --remove-meta`, without -s and with task-mode: all"
+_OF_ALL = "copy the history of all sources of task {task} again, because {mixed_rows}"
+
+COPY_AGAIN = copies_one_source(
+    f"copy the history of this source again: `dmctl stop-task {{task}} -s {{source}}`, then {_START}",
+    f"{_OF_ALL}: `dmctl stop-task {{task}}`, {_EMPTY}, then {_START_ALL}",
+)
 """For errors that name a task."""
 
 _STOP_EACH = (
@@ -24,14 +31,27 @@ _STOP_EACH = (
     "{source}`"
 )
 
-COPY_SOURCE_AGAIN = f"copy its history again. {_STOP_EACH}; only then, for each, {_START}"
+_STOP_ALL = (
+    "First stop it, `dmctl stop-task {task}`, and each other task of the source (`dmctl query-status -s {source}` "
+    "shows them), `dmctl stop-task <task> -s {source}`"
+)
+
+COPY_SOURCE_AGAIN = copies_one_source(
+    f"copy its history again. {_STOP_EACH}; only then, for each, {_START}",
+    f"{_OF_ALL}. {_STOP_ALL}; then {_EMPTY}; only then {_START_ALL}",
+)
 """For errors of a source, which may have several tasks: while one of them needs the lost binlog, the relay log cannot
 begin at a later position."""
 
-COPY_FROM_ANOTHER_SERVER = (
-    f"copy its history again, from the server in the source's file. {_STOP_EACH}; then `dmctl operate-source update "
-    "<source-file>` (it stores the file also if it reports that the relay log does not continue there, 20007 or "
-    f"20008); only then, for each, {_START}"
+_UPDATE_SOURCE = (
+    "`dmctl operate-source update <source-file>` (it stores the file also if it reports that the relay log does not "
+    "continue there, 20007 or 20008)"
+)
+
+COPY_FROM_ANOTHER_SERVER = copies_one_source(
+    f"copy its history again, from the server in the source's file. {_STOP_EACH}; then {_UPDATE_SOURCE}; only then, "
+    f"for each, {_START}",
+    f"{_OF_ALL}. {_STOP_ALL}; then {_UPDATE_SOURCE}, and {_EMPTY}; only then {_START_ALL}",
 )
 """As COPY_SOURCE_AGAIN, where the source is to be read from a server that does not continue the former one."""
 

@@ -29,6 +29,25 @@ CATALOGUE: dict[int, ErrorSpec] = {}
 """Every spec by code; filled when the class modules are imported, then only read."""
 
 
+_OF_MIXED_ROWS: dict[str, str] = {}
+"""See :func:`copies_one_source`; filled when the class modules are imported, then only read."""
+
+
+def copies_one_source(text: str, of_mixed_rows: str) -> str:
+    """Register a part of workarounds with which the rows of one source are removed and copied again; return it.
+
+    ``of_mixed_rows``: the part for a task in which these rows cannot be identified, so that the former one would be
+    refused after the task was stopped. It may name {mixed_rows}, the reason, and {mixed_targets}.
+    """
+    for one, other in ((text, of_mixed_rows), (_capital(text), _capital(of_mixed_rows))):
+        _OF_MIXED_ROWS[one] = other
+    return text
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
 @dataclass(frozen=True, slots=True)
 class ErrorSpec:
     """One entry: ``code`` and ``name`` never change once released.
@@ -49,6 +68,11 @@ class ErrorSpec:
 
     def __call__(self, **args: object) -> ShardmergeError:
         return ShardmergeError(self, {key: str(value) for key, value in args.items()})
+
+    @property
+    def copies_one_source(self) -> bool:
+        """Whether the workaround removes the rows of one source, and copies them again."""
+        return any(text in self.workaround for text in _OF_MIXED_ROWS)
 
     def placeholders(self) -> frozenset[str]:
         """Names used by the message and the workaround."""
@@ -100,7 +124,11 @@ class ShardmergeError(Exception):
 
     @property
     def workaround(self) -> str:
-        return self.spec.workaround.format_map(_Missing(self.values))
+        text = self.spec.workaround
+        if "mixed_rows" in self.values:
+            for one, other in _OF_MIXED_ROWS.items():
+                text = text.replace(one, other)
+        return text.format_map(_Missing(self.values))
 
     def completed(self, **values: str) -> ShardmergeError:
         """The error with further placeholders' values; those that it has stay."""
@@ -108,6 +136,13 @@ class ShardmergeError(Exception):
         if not missing.keys() & self.spec.placeholders():
             return self
         error = ShardmergeError(self.spec, {**missing, **self.values})
+        return error.with_traceback(self.__traceback__)
+
+    def of_mixed_rows(self, task: str, source: str, reason: str, targets: str) -> ShardmergeError:
+        """The error in a task in which the rows of the source cannot be identified in ``targets``: see
+        :func:`copies_one_source`."""
+        values = {"task": task, "source": source, "mixed_rows": reason, "mixed_targets": targets}
+        error = ShardmergeError(self.spec, {**values, **self.values})
         return error.with_traceback(self.__traceback__)
 
     def __str__(self) -> str:

@@ -14,6 +14,10 @@ RECORDS_AGE = _gauge(
     help="Time since the leader last read the records in etcd, from which the other metrics are computed.",
     unit="seconds",
 )
+RECORDS_REVISION = _gauge(
+    "dm_records_revision",
+    help="Revision of etcd when the leader last read the records. A lower one than before: etcd has lost data.",
+)
 MASTERS = _gauge("dm_masters", help="Masters that are alive.")
 WORKERS = _gauge("dm_workers", help="Workers that are alive: state is free or bound.", labels=("state",))
 SOURCES = _gauge(
@@ -86,6 +90,7 @@ API_SECONDS = Family(
 FAMILIES = (
     LEADER,
     RECORDS_AGE,
+    RECORDS_REVISION,
     MASTERS,
     WORKERS,
     SOURCES,

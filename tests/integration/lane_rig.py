@@ -224,10 +224,13 @@ class LaneRig(Rig):
         """Implement Epochs."""
         return ""
 
-    def acquire(self, task: str, source: str, target: str = "") -> int:
+    def acquire(self, task: str, source: str, above: int, target: str = "") -> int:
         """Implement Epochs."""
-        self.epoch = next(self._epochs)
+        self.epoch = next(number for number in self._epochs if number > above)
         return self.epoch
+
+    def rise_above(self, epoch: int) -> None:
+        """Implement Epochs."""
 
     def checkpoints(self) -> list[tuple[int, int, int, int]]:
         """Return (lane, segment, byte, skip_events) as recorded at the target."""

@@ -42,6 +42,7 @@ from shardmerge.worker.target.tables.make_targets import make_plans, read_struct
 from shardmerge.worker.unit.contract import Outcome
 from shardmerge.worker.unit.run_context import RunContext
 from tests.support.database import Database
+from tests.support.epochs import numbered
 from tests.support.hooks import Hooks
 from tests.support.task_runners import Threads
 
@@ -138,7 +139,7 @@ class Rig:
         session = self.session(Side.TARGET)
         try:
             ensure_meta(session, META)
-            subtask_record.take_over(session, META, TASK, SOURCE, self.epoch, "")
+            subtask_record.take_over(session, META, TASK, SOURCE, numbered(self.epoch), "")
         finally:
             session.close()
         return self.epoch

@@ -23,6 +23,7 @@ from shardmerge.worker.target.records import subtask_record
 from shardmerge.worker.target.records.checkpoint import Checkpoint
 from shardmerge.worker.target.records.schema import ensure_meta
 from tests.support.database import Database
+from tests.support.epochs import numbered
 from tests.support.mariadb import MariaDB
 from tests.support.mysql import MySQL
 from tests.support.plans import integer, table_plan, text
@@ -62,7 +63,7 @@ def target(server: Database) -> Database:
     )
     session = connect(_endpoint(server), Side.TARGET, name="target")
     ensure_meta(session, "dm_meta")
-    subtask_record.take_over(session, *WHO, 1, "")
+    subtask_record.take_over(session, *WHO, numbered(1), "")
     start = SourcePosition("mysql-bin.000001", 4)
     first = (Checkpoint(0, 1, 0, "relay", RelayOffset(1, 4), 0, start, 0.0),)
     subtask_record.begin(
@@ -228,7 +229,7 @@ def test_a_zombie_is_fenced_in_each_state_of_its_rows(target: Database) -> None:
     """The newer epoch has written the rows: for the older one they look like a collision."""
     zombie = Lane(target, PLAN)
     session = connect(_endpoint(target), Side.TARGET, name="target")
-    subtask_record.take_over(session, *WHO, 2, "")
+    subtask_record.take_over(session, *WHO, numbered(2), "")
     session.close()
     batch = Batch(0, 1, "mysql-bin.000001")
     batch.put(PLAN, b"1", b"1,'twice'", 100)

@@ -27,6 +27,7 @@ from shardmerge.worker.target.renames import target_renames
 from shardmerge.worker.target.renames.rename_target import rename_lock, rename_locked, settle
 from shardmerge.worker.target.renames.target_renames import Change, Rename, RenameState
 from tests.support.cluster import Cluster
+from tests.support.epochs import numbered
 from tests.support.mariadb import MariaDB
 from tests.support.plans import integer, table_plan, text
 from tests.support.wait import until
@@ -51,7 +52,7 @@ def _endpoint(server: MariaDB) -> Endpoint:
 def _prepare(server: MariaDB, epoch: int) -> None:
     session = connect(_endpoint(server), Side.TARGET, name="target")
     ensure_meta(session, "dm_meta")
-    subtask_record.take_over(session, *WHO, epoch, "")
+    subtask_record.take_over(session, *WHO, numbered(epoch), "")
     start = SourcePosition("mysql-bin.000001", 4)
     first = (Checkpoint(0, epoch, 0, "relay", RelayOffset(1, 4), 0, start, 0.0),)
     subtask_record.begin(
@@ -68,7 +69,7 @@ def _prepare(server: MariaDB, epoch: int) -> None:
 
 def _take_over(server: MariaDB, epoch: int) -> None:
     session = connect(_endpoint(server), Side.TARGET, name="target")
-    subtask_record.take_over(session, *WHO, epoch, "")
+    subtask_record.take_over(session, *WHO, numbered(epoch), "")
     session.close()
 
 
@@ -109,6 +110,53 @@ def test_only_a_newer_epoch_takes_over(target: MariaDB) -> None:
             _take_over(target, epoch)
         assert caught.value.spec is errors.replicate.FENCED
     _take_over(target, 6)
+
+
+def test_a_run_that_was_confirmed_before_etcd_lost_its_data_does_not_take_over(target: MariaDB) -> None:
+    """Its epoch is higher than those that etcd gives after the loss. Another run has taken over in between, so it must
+    ask again, and etcd does not confirm it any more."""
+    _prepare(target, 5)
+    now = connect(_endpoint(target), Side.TARGET, name="target")
+    zombie = connect(_endpoint(target), Side.TARGET, name="target")
+    asked: list[int] = []
+
+    def confirmed_before_the_loss(above: int) -> int:
+        asked.append(above)
+        if len(asked) > 1:
+            raise errors.worker.NOT_BOUND(source=WHO[2], worker="worker-1")
+        assert subtask_record.take_over(now, *WHO, numbered(6), "").epoch == 6
+        return 1000
+
+    with pytest.raises(ShardmergeError) as caught:
+        subtask_record.take_over(zombie, *WHO, confirmed_before_the_loss, "")
+    assert caught.value.spec is errors.worker.NOT_BOUND
+    assert asked == [5, 6]
+    assert target.query("SELECT epoch FROM dm_meta.subtask") == [(6,)]
+    assert target.query("SELECT epoch FROM dm_meta.lane_checkpoint") == [(6,)]
+    owner = _writer(target, 6)
+    owner.commit(_batch(1), _moved(owner.read_checkpoint()))
+    assert target.query("SELECT id FROM shop.orders") == [(1,)]
+    now.close()
+    zombie.close()
+
+
+def test_of_two_runs_that_were_confirmed_at_once_the_last_one_takes_over_last(target: MariaDB) -> None:
+    _prepare(target, 5)
+    session, other = (connect(_endpoint(target), Side.TARGET, name="target") for _ in range(2))
+    asked: list[int] = []
+
+    def newest(above: int) -> int:
+        asked.append(above)
+        if len(asked) == 1:  # the earlier run takes over after the newest one was confirmed
+            subtask_record.take_over(other, *WHO, numbered(6), "")
+            return 7
+        return 8
+
+    assert subtask_record.take_over(session, *WHO, newest, "").epoch == 8
+    assert asked == [5, 6]
+    _refused(errors.replicate.FENCED, lambda: _writer(target, 6).read_checkpoint())
+    session.close()
+    other.close()
 
 
 def test_taking_over_fences_the_lanes_of_joining_tables_too(target: MariaDB) -> None:
@@ -218,9 +266,9 @@ def test_forgotten_records_fence_the_earlier_run(target: MariaDB) -> None:
         old.commit(_batch(1), _moved(found))
     assert fenced.value.spec is errors.replicate.FENCED
     with pytest.raises(ShardmergeError) as late:
-        subtask_record.take_over(session, *WHO, 6, "")
+        subtask_record.take_over(session, *WHO, numbered(6), "")
     assert late.value.spec is errors.replicate.FENCED
-    row = subtask_record.take_over(session, *WHO, 8, "")
+    row = subtask_record.take_over(session, *WHO, numbered(8), "")
     assert (row.phase, row.starts_over) == (subtask_record.Phase.NEW, False)
     assert read_target_members(session, *WHO[:2], "mysql-02").unrecorded_sources == ("mysql-01",)
     session.close()
@@ -257,7 +305,7 @@ def test_a_rename_fences_the_earlier_run_and_is_settled(target: MariaDB) -> None
     target_renames.begin(session, "dm_meta", _rename(""), 7)
     assert _recorded(target) == ("+", "begun")
     _refused(errors.replicate.FENCED, lambda: old.commit(_batch(1), _moved(found)))
-    _refused(errors.replicate.FENCED, lambda: subtask_record.take_over(session, *WHO, 6, ""))
+    _refused(errors.replicate.FENCED, lambda: subtask_record.take_over(session, *WHO, numbered(6), ""))
     with rename_lock(other, "dm_meta", "zombie"):
         _refused(errors.replicate.RENAME_UNDER_WAY, lambda: settle(session, "dm_meta", "zombie"))
     settle(session, "dm_meta", "zombie")

@@ -23,6 +23,7 @@ from shardmerge.worker.target.records.schema import ensure_meta
 from shardmerge.worker.target.records.statement_session import UNKNOWN_SESSION
 from shardmerge.worker.target.records.subtask_record import Phase
 from tests.support.database import Database
+from tests.support.epochs import numbered
 from tests.support.pair import KINDS
 from tests.support.plans import integer, table_plan, text
 
@@ -59,7 +60,7 @@ def session(server: Database) -> Iterator[Session]:
 
 
 def _take_over(session: Session, source: str, epoch: int) -> None:
-    subtask_record.take_over(session, META, TASK, source, epoch, "")
+    subtask_record.take_over(session, META, TASK, source, numbered(epoch), "")
 
 
 def _creations(schema: str, task: str, source: str) -> Callable[[Session], None]:
@@ -190,7 +191,7 @@ def test_what_has_not_changed_is_not_read_again(session: Session) -> None:
 def test_records_begun_anew_are_read_anew(session: Session) -> None:
     cache = MemberCache(META, TASK)
     cache.read(session)
-    assert subtask_record.take_over(session, META, TASK, "mysql-01", 2, "start over").starts_over
+    assert subtask_record.take_over(session, META, TASK, "mysql-01", numbered(2), "start over").starts_over
     cache.read(session)
     subtask_record.start_over(session, META, TASK, "mysql-01", 2, 3)
     found = cache.read(session)

@@ -24,6 +24,7 @@ from shardmerge.worker.target.records.schema import ensure_meta
 from shardmerge.worker.target.records.statement_session import UNKNOWN_SESSION
 from shardmerge.worker.target.records.subtask_record import Phase
 from tests.support.database import Database
+from tests.support.epochs import numbered
 from tests.support.pair import KINDS
 from tests.support.plans import integer, table_plan
 
@@ -68,7 +69,7 @@ def _begin(server: Database) -> None:
     session = _session(server)
     server.execute("DROP DATABASE IF EXISTS dm_meta")
     ensure_meta(session, WHO[0])
-    subtask_record.take_over(session, *WHO, 1, "")
+    subtask_record.take_over(session, *WHO, numbered(1), "")
     creations = {number: CreateStatement("CREATE TABLE `t` (`id` bigint)", "utf8mb4_bin") for number in range(2)}
     subtask_record.begin(
         session,

@@ -1,14 +1,18 @@
-"""Follows the pages Back up and restore the target, and The binlog is lost."""
+"""Follows the pages Back up and restore the target, The binlog is lost, and etcd is lost."""
 
 from __future__ import annotations
 
 import re
 import shutil
 from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 import pytest
 
+from shardmerge.proto.etcd import DeletePrefix
 from tests.integration.page_rig import Orders, instance, orders, page, yaml_of
+from tests.support.cluster import Cluster
 from tests.support.page import blocks
 from tests.support.writer import Writer
 
@@ -106,3 +110,90 @@ def test_back_up_and_restore(made: Orders) -> None:
     assert made.target.query("SELECT COUNT(*) FROM shop.orders WHERE ratio <> 16777216") == [(0,)]
     made.change()
     made.judge()
+
+
+def test_etcd_is_lost(made: Orders) -> None:
+    """Once with the export, once with the files of the sources and the task, once with a snapshot."""
+    cluster, name = made.cluster, "etcd-lost"
+    machine = EtcdMachine(cluster)
+    words = {
+        "unix:/run/shardmerge/master-1.sock": cluster.socket(cluster.masters[0]),
+        "./configs": str(cluster.directory / "configs"),
+    }
+    reader = made.reading({"systemctl": machine.systemctl, "mv": machine.mv, "etcdctl": machine.etcdctl})
+    reader = replace(reader, words={**reader.words, **words})
+    made.wait_replicating()
+    reader.follow(page(name), "1.")
+    lose, by_import, by_files = blocks(page(name), "2.")
+    for restore in (by_import, by_files):
+        made.change()
+        starts = copied(made)
+        reader.run(lose)
+        assert cluster.dmctl("query-status").json.get("tasks", []) == []
+        cluster.wait_for_workers(cluster.workers)
+        reader.run(restore)
+        made.change()
+        made.judge()
+        assert copied(made) == starts, "nothing is copied again"
+    machine.save()
+    cluster.dmctl("pause-task", "orders")
+    cluster.dmctl("resume-task", "orders")
+    made.wait_replicating()
+    starts = copied(made)
+    reader.follow(page(name), "3.")
+    made.change()
+    made.judge()
+    assert copied(made) == starts, "nothing is copied again"
+
+
+def copied(made: Orders) -> list[tuple[object, ...]]:
+    """Return where replication began, and at which positions the chunks were copied: another copy has others."""
+    return [
+        *made.target.query("SELECT source, start_file, start_pos FROM dm_meta.subtask ORDER BY source"),
+        *made.target.query(
+            "SELECT source, shard, number, source_file, source_pos FROM dm_meta.snapshot_chunk "
+            "ORDER BY source, shard, number"
+        ),
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class EtcdMachine:
+    """Does what the page's commands of the machine do to the processes of the test."""
+
+    cluster: Cluster
+
+    @property
+    def data(self) -> Path:
+        return self.cluster.etcd.directory / "data"
+
+    @property
+    def saved(self) -> Path:
+        return self.cluster.etcd.directory / "snapshot"
+
+    def systemctl(self, line: str) -> None:
+        _, what, service = line.split()
+        services = {"etcd": [self.cluster.etcd], "dm-master": self.cluster.masters, "dm-worker": self.cluster.workers}
+        for each in services[service]:
+            each.start() if what == "start" else each.kill()
+
+    def mv(self, line: str) -> None:
+        assert line == "mv /var/lib/etcd /var/lib/etcd.lost"
+        lost = self.data.with_name("lost")
+        shutil.rmtree(lost, ignore_errors=True)
+        self.data.rename(lost)
+
+    def save(self) -> None:
+        """Copy the files of etcd, in place of a snapshot: not every test machine has the program that makes one."""
+        self.cluster.etcd.kill()
+        shutil.copytree(self.data, self.saved)
+        self.cluster.etcd.start()
+
+    def etcdctl(self, line: str) -> None:
+        words = line.split()
+        if words[1] == "snapshot":
+            shutil.copytree(self.saved, self.data)
+            return
+        assert words[1:3] == ["del", "--prefix"]
+        with self.cluster.etcd.client() as client:
+            client.txn([], [DeletePrefix(words[3])])

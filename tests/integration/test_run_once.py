@@ -17,6 +17,7 @@ from shardmerge.worker.target.records.ddl_progress import Begun
 from shardmerge.worker.target.records.schema import ensure_meta
 from shardmerge.worker.target.records.statement_session import UNKNOWN_SESSION
 from tests.support.database import Database
+from tests.support.epochs import numbered
 from tests.support.pair import KINDS
 
 META, TASK, FIRST, SECOND, LOCK = "dm_meta", "task", "mysql-01", "mysql-02", "g1"
@@ -42,7 +43,7 @@ def session(server: Database) -> Iterator[Session]:
     made = connect(Endpoint(server.host, server.port, server.user, server.password), Side.TARGET, name="target")
     ensure_meta(made, META)
     for source in (FIRST, SECOND):
-        subtask_record.take_over(made, META, TASK, source, 1, "")
+        subtask_record.take_over(made, META, TASK, source, numbered(1), "")
     yield made
     made.close()
 
@@ -114,7 +115,7 @@ def test_rows_that_were_inserted_after_it_was_begun(server: Database, session: S
 
 
 def test_an_older_process_runs_nothing(server: Database, session: Session) -> None:
-    subtask_record.take_over(session, META, TASK, FIRST, 2, "")
+    subtask_record.take_over(session, META, TASK, FIRST, numbered(2), "")
     with pytest.raises(ShardmergeError) as caught:
         _run(session, FIRST, "ADD a INT")
     assert caught.value.spec is errors.replicate.FENCED

@@ -20,6 +20,7 @@ from shardmerge.worker.target.records.history import passed_watermarks
 from shardmerge.worker.target.records.parked_tables import Parked
 from shardmerge.worker.target.records.schema import ensure_meta
 from shardmerge.worker.target.records.statement_session import UNKNOWN_SESSION
+from tests.support.epochs import numbered
 from tests.support.mariadb import MariaDB
 
 WHO = ("dm_meta", "t", "s")
@@ -52,7 +53,7 @@ def test_what_a_task_may_be_at(session: Session) -> None:
     by_time.MergeFrom(subtask)
     assert busy_with(session, subtask) == "", "nothing is at the target"
     ensure_meta(session, "dm_meta")
-    subtask_record.take_over(session, *WHO, 1, "")
+    subtask_record.take_over(session, *WHO, numbered(1), "")
     assert busy_with(session, subtask) == ""
     assert "begins at (bin.000007, 99)" in busy_with(session, placed)
     _run(session, _SUBTASK + "phase = 'snapshot'")
@@ -95,7 +96,7 @@ def test_what_a_task_may_be_at(session: Session) -> None:
     store.record_passed(session, {5, 6})
     store.forget(session, [5])
     assert passed_watermarks.read(session, *WHO) == {6} and busy_with(session, subtask) == ""
-    subtask_record.take_over(session, *WHO, 2, "anew")
+    subtask_record.take_over(session, *WHO, numbered(2), "anew")
     subtask_record.start_over(session, *WHO, 2, 3)
     assert passed_watermarks.read(session, *WHO) == frozenset(), "with --remove-meta"
     _run(session, _SUBTASK + "phase = 'replicate'")

@@ -28,6 +28,7 @@ from shardmerge.worker.ddl.execute.run_once import finish_computed, join_subject
 from shardmerge.worker.target.records import ddl_progress, divided_statements, subtask_record
 from shardmerge.worker.target.records.schema import ensure_meta
 from tests.support.database import Database
+from tests.support.epochs import numbered
 from tests.support.tidb import TiDB
 from tests.support.wait import until
 
@@ -45,7 +46,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Database]:
     with _session(made) as session:
         ensure_meta(session, META)
         for source in (FIRST, SECOND):
-            subtask_record.take_over(session, META, TASK, source, 1, "")
+            subtask_record.take_over(session, META, TASK, source, numbered(1), "")
     yield made
     made.stop()
 

@@ -67,6 +67,7 @@ from shardmerge.worker.daemon.task_service import TaskService
 from shardmerge.worker.daemon.worker_service import WorkerService
 from shardmerge.worker.relay.fetch.server_id import derived
 from shardmerge.worker.relay.relay import Relay
+from shardmerge.worker.unit.contract import Epochs
 from shardmerge.worker.verify.precheck import SparkSlots, WorkerView
 
 log = get_logger()
@@ -104,7 +105,7 @@ class Daemon:
         )
         self._history = Recorder(self._etcd, f"worker {config.name}", self._registration.incarnation)
         self._task_service = TaskService(self._relay, self._history)
-        self._shards = EtcdLockClient(self._etcd)
+        self._shards = EtcdLockClient(self._etcd, self._registration.revision_of)
         self._orphaned_logs = OrphanedLogs(Path(config.relay_dir), config.name)
         self._comparisons = CompareService(self._subtask)
         self._looker = TargetLooker()
@@ -153,12 +154,16 @@ class Daemon:
                 log.error("the Spark driver is gone")
                 return
             try:
+                snapshot = self._etcd.get_prefix(etcd_keys.PREFIX)
+                if snapshot.revision < self._seen:
+                    self._begin_anew(snapshot)
                 if not self._registration.alive:
                     self._rejoin()
+                    snapshot = self._etcd.get_prefix(etcd_keys.PREFIX)
                 elif self._registration.superseded():
                     log.error("another process has registered under this name", worker=self._config.name)
                     return
-                self._reconcile(self._etcd.get_prefix(etcd_keys.PREFIX))
+                self._reconcile(snapshot)
             except ShardmergeError as error:
                 log.warning("cannot follow the records", error=str(error))
                 self._stop.wait(_ETCD_PAUSE_SECONDS)
@@ -183,6 +188,10 @@ class Daemon:
         self._etcd.close()
 
     # --- calls of the services
+
+    @property
+    def epochs(self) -> Epochs:
+        return self._registration
 
     def report(self, task: str) -> worker_pb2.WorkerStatusResponse:
         runner, seen = self._runner, self._seen
@@ -305,6 +314,15 @@ class Daemon:
         self._registration.register()
         if self._runner is not None:
             self._runner.wake()
+
+    def _begin_anew(self, snapshot: Snapshot) -> None:
+        """etcd has lost data: what this process has written there, and what it has read of it, is not what etcd has
+        now. Every run ends, and begins again with an epoch and reports of its own if the records still require it."""
+        log.error("etcd has lost data: its revision is lower than before", now=snapshot.revision, before=self._seen)
+        self._registration.lose()
+        self._seen = self._observed = 0
+        if self._runner is not None:
+            self._runner.interrupt()
 
     def _guard_lease(self) -> None:
         # A separate thread, because the reconcile thread may be waiting for etcd.

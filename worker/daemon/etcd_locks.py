@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 
 from shardmerge.proto import errors, etcd_keys, state_pb2
 from shardmerge.proto.etcd import Etcd, KeyIs, Put, Snapshot
@@ -14,8 +15,10 @@ class EtcdLockClient:
     """A :class:`shardmerge.worker.ddl.locks.lock_client.LockClient`. :meth:`update` is called with every snapshot of
     the records."""
 
-    def __init__(self, etcd: Etcd) -> None:
+    def __init__(self, etcd: Etcd, revision_of: Callable[[str, str, int], int | None]) -> None:
+        """``revision_of``: (task, source, epoch) → the revision of the epoch record, None: of another epoch."""
         self._etcd = etcd
+        self._revision_of = revision_of
         self._changed = threading.Condition()
         self._numbers: dict[str, int] = {}
         self._locks: dict[str, tuple[Lock, ...]] = {}
@@ -37,12 +40,14 @@ class EtcdLockClient:
                 self._changed.notify_all()
 
     def publish(self, task: str, source: str, record: state_pb2.ShardRecord) -> None:
-        result = self._etcd.txn(
-            # The epoch is the revision that wrote its record.
-            [KeyIs(etcd_keys.epoch(task, source), record.epoch)],
-            [Put(etcd_keys.shard(task, source), etcd_keys.encode(record))],
-        )
-        if not result.ok:
+        revision = self._revision_of(task, source, record.epoch)
+        if (
+            revision is None
+            or not self._etcd.txn(
+                [KeyIs(etcd_keys.epoch(task, source), revision)],
+                [Put(etcd_keys.shard(task, source), etcd_keys.encode(record))],
+            ).ok
+        ):
             raise errors.replicate.FENCED(task=task, source=source, epoch=record.epoch)
 
     def wake(self) -> None:

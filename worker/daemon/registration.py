@@ -1,4 +1,10 @@
-"""Registers the worker in etcd: its record and others under a lease, and fencing tokens acquired while it holds one."""
+"""Registers the worker in etcd: its record and others under a lease, and fencing tokens acquired while it holds one.
+
+An epoch is the etcd revision that wrote the subtask's epoch record, plus a base that etcd holds for all subtasks. So
+epochs are in the order in which etcd has confirmed the runs. The base is 0 until etcd loses data (its disk is lost, or
+an older snapshot is restored): then revisions begin below the epochs that the targets have recorded. The first run that
+finds this raises the base to the target's epoch, so that each epoch from then on is above it.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +16,7 @@ from dataclasses import dataclass
 
 from shardmerge.proto import errors, etcd_keys, state_pb2
 from shardmerge.proto.errors import ShardmergeError
-from shardmerge.proto.etcd import Condition, Delete, Etcd, KeyIs, KeyPresent, Lease, Put
+from shardmerge.proto.etcd import Condition, Delete, Etcd, KeyAbsent, KeyIs, KeyPresent, Lease, Put
 from shardmerge.proto.log import get_logger
 
 log = get_logger()
@@ -30,6 +36,22 @@ class Written:
     registered: int
 
 
+@dataclass(frozen=True, slots=True)
+class _Acquired:
+    """An epoch, and the ``revision`` that wrote its record."""
+
+    epoch: int
+    revision: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Base:
+    """What is added to a revision to make an epoch. ``as_read``: holds while it has not changed."""
+
+    value: int
+    as_read: KeyIs | KeyAbsent
+
+
 class Registration:
     """Owns the record ``worker/<name>``. A newer process of the same name takes it over."""
 
@@ -43,6 +65,7 @@ class Registration:
         )
         self._lock = threading.Lock()
         self._held: _Held | None = None
+        self._acquired: dict[tuple[str, str], _Acquired] = {}
 
     @property
     def alive(self) -> bool:
@@ -82,6 +105,13 @@ class Registration:
             self._held = _Held(lease, revision)
         log.info("registered", worker=self.name, incarnation=self.incarnation)
 
+    def lose(self) -> None:
+        """Give up the lease without a call to etcd, whose records are not those that this process has written."""
+        held = self._held
+        if held is not None:
+            held.lease.abandon()
+            held.lease.lost.set()
+
     def superseded(self) -> bool:
         """Whether another process of this name has registered since. Raises ETCD_UNAVAILABLE."""
         found = self._etcd.get(etcd_keys.worker(self.name))
@@ -95,11 +125,12 @@ class Registration:
         record = self._etcd.get(key)
         return "" if record is None else etcd_keys.decode(state_pb2.EpochRecord, record.value, key).target
 
-    def acquire(self, task: str, source: str, target: str = "") -> int:
-        """A fencing token: the revision that writes the subtask's epoch record, so it always increases.
+    def acquire(self, task: str, source: str, above: int, target: str = "") -> int:
+        """A fencing token: implement Epochs.
 
-        Only while this process holds its registration and the source is bound to it. Raises
-        NOT_BOUND, LEASE_LOST, ETCD_UNAVAILABLE.
+        Only while this process holds its registration and the source is bound to it. The write of the epoch record has
+        the condition that the base is as read: no epoch is below one that etcd has confirmed before. Raises NOT_BOUND,
+        LEASE_LOST, ETCD_UNAVAILABLE.
         """
         held = self._held_or_raise()
         bound = self._etcd.get(etcd_keys.bound(source))
@@ -107,17 +138,55 @@ class Registration:
             raise errors.worker.NOT_BOUND(source=source, worker=self.name)
         target = target or self.target_of(task, source)
         record = state_pb2.EpochRecord(worker=self.name, incarnation=self.incarnation, target=target)
-        answer = self._etcd.txn(
-            [
-                KeyIs(etcd_keys.worker(self.name), held.revision),
-                KeyIs(etcd_keys.bound(source), bound.mod_revision),
-                KeyPresent(etcd_keys.subtask(task, source)),
-            ],
-            [Put(etcd_keys.epoch(task, source), etcd_keys.encode(record))],
-        )
-        if not answer.ok:
-            raise errors.worker.NOT_BOUND(source=source, worker=self.name)
-        return answer.revision
+        while True:
+            base = self._base_above(above)
+            answer = self._etcd.txn(
+                [
+                    base.as_read,
+                    KeyIs(etcd_keys.worker(self.name), held.revision),
+                    KeyIs(etcd_keys.bound(source), bound.mod_revision),
+                    KeyPresent(etcd_keys.subtask(task, source)),
+                ],
+                [Put(etcd_keys.epoch(task, source), etcd_keys.encode(record))],
+            )
+            if answer.ok:
+                acquired = _Acquired(base.value + answer.revision, answer.revision)
+                self._acquired[task, source] = acquired
+                return acquired.epoch
+            if self._read_base()[0] == base:
+                raise errors.worker.NOT_BOUND(source=source, worker=self.name)
+
+    def rise_above(self, epoch: int) -> None:
+        """Make all epochs from now on higher than ``epoch``: implement Epochs. Raises LEASE_LOST, ETCD_UNAVAILABLE."""
+        self._base_above(epoch)
+
+    def revision_of(self, task: str, source: str, epoch: int) -> int | None:
+        """The revision of the subtask's epoch record, if ``epoch`` is the last one that this process has acquired."""
+        acquired = self._acquired.get((task, source))
+        return acquired.revision if acquired is not None and acquired.epoch == epoch else None
+
+    def _base_above(self, epoch: int) -> _Base:
+        """The base with which the next write is an epoch above ``epoch``."""
+        while True:
+            base, revision = self._read_base()
+            if base.value + revision >= epoch:
+                return base
+            log.warning("etcd has lost data: epochs continue above the target's", epoch=epoch, revision=revision)
+            record = etcd_keys.encode(state_pb2.EpochBaseRecord(base=epoch))
+            registered = KeyIs(etcd_keys.worker(self.name), self._held_or_raise().revision)
+            answer = self._etcd.txn([base.as_read, registered], [Put(etcd_keys.EPOCH_BASE, record)])
+            if not answer.ok and self._read_base()[0] == base:
+                raise errors.worker.LEASE_LOST(worker=self.name)
+
+    def _read_base(self) -> tuple[_Base, int]:
+        """The base, and the revision of this read."""
+        key = etcd_keys.EPOCH_BASE
+        found = self._etcd.get_prefix(key)
+        for record in found.records:
+            if record.key == key:
+                value = etcd_keys.decode(state_pb2.EpochBaseRecord, record.value, key).base
+                return _Base(value, KeyIs(key, record.mod_revision)), found.revision
+        return _Base(0, KeyAbsent(key)), found.revision
 
     def put(
         self, key: str, value: bytes, conditions: Sequence[Condition], deletes: Sequence[Delete] = ()

@@ -26,6 +26,7 @@ from shardmerge.worker.daemon.commands.show_targets import show_targets
 from shardmerge.worker.relay.fetch.server_change import check_reach
 from shardmerge.worker.rules import Rules
 from shardmerge.worker.target.quarantine import skipped_store
+from shardmerge.worker.unit.contract import Epochs
 from shardmerge.worker.unit.run_context import at_target, who_of
 from shardmerge.worker.verify.precheck import (
     WorkerView,
@@ -41,6 +42,9 @@ _LONG_SECONDS = 300.0  # one answer of the target: a statement may wait for a lo
 
 class DaemonOperations(Protocol):
     """The operations of the daemon that the service needs."""
+
+    @property
+    def epochs(self) -> Epochs: ...
 
     def report(self, task: str) -> worker_pb2.WorkerStatusResponse: ...
 
@@ -187,7 +191,7 @@ class WorkerService(worker_pb2_grpc.WorkerServicer):
         _check_configs(request)
         return at_target(
             request.subtask,
-            lambda session: forget_task(session, request.subtask, request.epoch),
+            lambda session: forget_task(session, request.subtask, request.epoch, self._daemon.epochs),
             seconds=_LONG_SECONDS,
         )
 
@@ -199,7 +203,7 @@ class WorkerService(worker_pb2_grpc.WorkerServicer):
             raise errors.worker.CONFIG_REFUSED(field="subtasks", reason="there is none")
         return at_target(
             request.subtasks[0],
-            lambda session: rename_target(session, request.subtasks, request.epoch),
+            lambda session: rename_target(session, request.subtasks, request.epoch, self._daemon.epochs),
             seconds=_LONG_SECONDS,
         )
 

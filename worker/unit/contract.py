@@ -59,9 +59,14 @@ class ProcessUnit(Protocol):
 class Epochs(Protocol):
     """Where fencing tokens come from (etcd)."""
 
-    def acquire(self, task: str, source: str, target: str = "") -> int:
-        """A number higher than any before for this subtask. ``target``: the server that has its records; "": the one
-        that was named before. Raises NOT_BOUND, ETCD_UNAVAILABLE."""
+    def acquire(self, task: str, source: str, above: int, target: str = "") -> int:
+        """A number higher than ``above`` and than any before for this subtask. ``above``: the epoch that the target has
+        recorded. ``target``: the server that has the records; "": the one that was named before. Raises NOT_BOUND,
+        LEASE_LOST, ETCD_UNAVAILABLE."""
+        ...
+
+    def rise_above(self, epoch: int) -> None:
+        """Make all epochs from now on higher than ``epoch``. Raises LEASE_LOST, ETCD_UNAVAILABLE."""
         ...
 
     def target_of(self, task: str, source: str) -> str:

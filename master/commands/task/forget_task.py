@@ -29,8 +29,8 @@ class ForgetCommand:
     def forget(self, request: pb.OperateTaskRequest) -> pb.OperateTaskResponse:
         """Stop the task and remove its records. A task that is stopped already needs its file.
 
-        The records go in one transaction, under the etcd revision at which the task was gone: a process of an earlier
-        run cannot take over any more, and the records of a later start stay. Raises RECORDS_OF_SOME_SOURCES,
+        The records go in one transaction, under the epoch of the revision at which the task was gone: a process of an
+        earlier run cannot take over any more, and the records of a later start stay. Raises RECORDS_OF_SOME_SOURCES,
         TASK_UNKNOWN, NO_WORKER, RECORDS_NOT_REMOVED, errors of the file, and before anything is stopped those of the
         target.
         """
@@ -43,12 +43,13 @@ class ForgetCommand:
             subtask = _any_subtask(request, state)
             pairs = [(name, source) for source in state.sources_of(name)]
             revision = self.store.drop_subtasks(pairs, state) if pairs else state.revision
+            epoch = state.epoch_at(revision)
         results = self.waiter.subtasks(Goal.GONE, pairs, revision)
         for one in results:
             if not one.result:
                 raise errors.master.RECORDS_NOT_REMOVED(task=name, reason=one.msg)
         try:
-            removed = self._ask(self.store.read(), subtask, revision)
+            removed = self._ask(self.store.read(), subtask, epoch)
         except ShardmergeError as error:
             raise errors.master.RECORDS_NOT_REMOVED(task=name, reason=error) from error
         return pb.OperateTaskResponse(

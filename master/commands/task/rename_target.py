@@ -67,12 +67,13 @@ class RenameCommand:
             pairs = [(one.task, one.source_id) for one in wanted.subtasks]
             running = [pair for pair in pairs if now.subtasks[pair].value.expected == common_pb2.STAGE_RUNNING]
             revision = self.store.expect(common_pb2.STAGE_PAUSED, pairs, now)
+            epoch = now.epoch_at(revision)
         try:
             for result in self.waiter.subtasks(Goal.PAUSED, pairs, revision):
                 if not result.result:
                     raise _busy(file.name, f"source {result.source} is not paused: {result.msg}")
             failpoints.hit("rename_target.paused")
-            self._ask(wanted, self.store.read(), revision)
+            self._ask(wanted, self.store.read(), epoch)
         except ShardmergeError:
             self._resume(running)
             raise

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
+
+import pytest
 
 from tests.integration.ways_out.printed import Operator
 from tests.support.world import Family, World
@@ -24,6 +27,53 @@ def _without_ids(family: Family) -> str:
     lines = family.task().split("\n")
     kept = [line for line in lines if "column-mapping-rules" not in line]
     return "\n".join(kept[: kept.index("column-mappings:")]) + "\n"
+
+
+def _with_texts(family: Family) -> str:
+    """Return the task file without `partition id`, with columns of the names of table and source. Ids collide."""
+    route = f"    target-schema: {family.name}\n    target-table: orders\n"
+    extract = (
+        '    extract-table: {table-regexp: "order_(.*)", target-column: c_table}\n'
+        '    extract-source: {source-regexp: "mysql-(.*)", target-column: c_source}\n'
+    )
+    text = _without_ids(family)
+    assert route in text
+    return text.replace(route, route + extract)
+
+
+def _judge_texts(world: World, family: Family) -> None:
+    """Check the rows of each shard table by the texts that they have at the target."""
+    world.settle([family.name])
+    columns = "id, customer, amount, state, token, created"
+    count = 0
+    for source, server in family.sources:
+        for table in ("01", "02"):
+            rows = server.query(f"SELECT {columns} FROM {family.name}_01.order_{table} ORDER BY id")
+            assert rows == world.target.query(
+                f"SELECT {columns} FROM {family.name}.orders "
+                f"WHERE c_source = '{source.removeprefix('mysql-')}' AND c_table = '{table}' ORDER BY id"
+            )
+            count += len(rows)
+    assert _count(world, f"{family.name}.orders") == count
+    assert world.cluster.compare(family.name).rows == count
+
+
+def _purged(world: World, family: Family) -> None:
+    """The first source changes rows and removes that binlog while no worker runs, and the relay logs are lost."""
+    cluster, server = world.cluster, world.sources[0][1]
+    for worker in cluster.workers:
+        worker.kill()
+    server.execute(
+        f"DELETE FROM {family.name}_01.order_01 WHERE id % 3 = 0",
+        f"UPDATE {family.name}_01.order_02 SET amount = 7",
+        f"INSERT INTO {family.name}_01.order_01 (id, customer, amount, state, token, created) "
+        "VALUES (900001, 'purged', 1, 'new', '', '2024-01-01')",
+    )
+    server.purge()
+    for worker in cluster.workers:
+        shutil.rmtree(cluster.directory / f"{worker.name}-relay", ignore_errors=True)
+    for worker in cluster.workers:
+        worker.start()
 
 
 def _count(world: World, table: str) -> int:
@@ -59,6 +109,65 @@ def test_a_removal_that_is_killed_is_continued_without_the_option(world: World) 
     cluster.dmctl("start-task", operator.file, "-s", ONE)
     world.judge(family)
     cluster.dmctl("stop-task", "over_kill")
+
+
+@pytest.mark.parametrize("keys", ["auto", "never"])
+def test_rows_are_identified_by_extracted_columns(world: World, keys: str) -> None:
+    """The binlog is purged, and the way out is followed as it is printed; with the columns in the key, and without a
+    key."""
+    name = f"over_text_{keys}"
+    family = world.family(name)
+    family.create(600)
+    if keys == "never":
+        for _, server in family.sources:
+            for table in (1, 2):
+                server.execute(f"ALTER TABLE {name}_01.order_0{table} MODIFY id BIGINT NOT NULL, DROP PRIMARY KEY")
+    text = _with_texts(family)
+    file = world.cluster.write(f"{name}.task.yaml", text)
+    world.cluster.start_task(text)
+    world.cluster.wait_replicating(name)
+    operator = Operator(world.cluster, name, file)
+    _judge_texts(world, family)
+    _purged(world, family)
+    printed = operator.stopped(20001, ONE, or_code=20011)
+    operator.runs(printed, "stop-task")
+    answer = operator.runs(printed, "start-task")
+    assert 12082 in [int(check["code"]) for check in answer.json["checkResult"]], answer.text
+    world.cluster.wait_replicating(name)
+    world.sources[0][1].execute(f"UPDATE {name}_01.order_01 SET amount = amount + 1 WHERE id % 7 = 0")
+    _judge_texts(world, family)
+    world.cluster.dmctl("stop-task", name)
+
+
+def test_a_way_out_that_would_be_refused_is_not_printed(world: World) -> None:
+    """The binlog is purged, and nothing separates the rows of the two sources: all of them are copied again."""
+    name = "over_all"
+    family = world.family(name)
+    family.create(0)
+    for number, (_, server) in enumerate(family.sources):
+        for table in (1, 2):
+            first = number * 100_000 + table * 10_000
+            server.execute(
+                f"INSERT INTO {name}_01.order_0{table} (id, customer, amount, state, token, created) "
+                f"SELECT seq, 'c', 1, 'new', '', '2024-01-01' FROM {name}_01.seq_{first}_to_{first + 50}"
+            )
+    text = _without_ids(family)
+    file = world.cluster.write(f"{name}.task.yaml", text)
+    world.cluster.start_task(text)
+    world.cluster.wait_replicating(name)
+    operator = Operator(world.cluster, name, file)
+    world.settle([name])
+    _purged(world, family)
+    printed = operator.stopped(20001, ONE, or_code=20011)
+    assert "--remove-meta -s" not in printed.way_out
+    assert f"empty {name}.orders at the target" in printed.way_out
+    operator.runs(printed, "query-status")
+    operator.runs(printed, "stop-task")
+    world.target.execute(f"DELETE FROM {name}.orders")
+    operator.runs(printed, "start-task")
+    world.settle([name])
+    assert _sums(world, family) == world.target.query(f"SELECT COUNT(*), SUM(id) FROM {name}.orders")[0]
+    world.cluster.dmctl("stop-task", name)
 
 
 def test_rows_that_cannot_be_identified_stop_it(world: World) -> None:

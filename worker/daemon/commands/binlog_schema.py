@@ -123,11 +123,14 @@ def _change(
 ) -> None:
     who = who_of(config)
     _read_recorded(session, config, request).find(request.database, request.table)
-    epoch = epochs.acquire(request.task, request.source)
     ensure_meta(session, config.meta_schema)
-    if subtask_record.take_over(session, *who, epoch, meta_token).starts_over:
+    taken = subtask_record.take_over(
+        session, *who, lambda above: epochs.acquire(request.task, request.source, above), meta_token
+    )
+    if taken.starts_over:
         # The next run deletes these records.
         raise unknown_table_error(request.task, request.source, request.database, request.table)
+    epoch = taken.epoch
     # Read again: from here on no other run changes it.
     recorded = _read_recorded(session, config, request)
     plan = recorded.find(request.database, request.table)

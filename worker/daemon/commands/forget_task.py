@@ -17,21 +17,26 @@ from shardmerge.worker.target.quarantine import held_store
 from shardmerge.worker.target.records import subtask_record
 from shardmerge.worker.target.records.schema import ensure_meta
 from shardmerge.worker.target.renames.rename_target import settle
+from shardmerge.worker.unit.contract import Epochs
 
 _COUNTED_ROWS = 100_000
 
 
-def forget_task(session: Session, subtask: config_pb2.SubTaskConfig, epoch: int) -> pb.WorkerForgetTaskResponse:
+def forget_task(
+    session: Session, subtask: config_pb2.SubTaskConfig, epoch: int, epochs: Epochs
+) -> pb.WorkerForgetTaskResponse:
     """Remove the records of all of the task's sources; no row of a merged table changes. Before, the deferred indexes
     that its target tables lack are added: no run of it will do that.
 
-    ``epoch``: an etcd revision at which the task did not exist; 0: change nothing. The answer describes what was there
-    before the removal. Raises RECORDS_OF_NEWER_START and ``pymysql.MySQLError``.
+    ``epoch``: of a moment at which the task did not exist; 0: change nothing. The answer describes what was there
+    before the removal. Raises RECORDS_OF_NEWER_START, errors of ``epochs`` and ``pymysql.MySQLError``.
     """
     meta, task = subtask.meta_schema, subtask.task
     if not _has_records(session, meta):
         return pb.WorkerForgetTaskResponse()
-    if epoch:
+    if not epoch:
+        epochs.rise_above(subtask_record.read_highest_epoch(session, meta, task))
+    else:
         ensure_meta(session, meta)
         settle(session, meta, task)
         members = _Members.read(session, meta, task)

@@ -29,6 +29,7 @@ from shardmerge.worker.target.renames.rename_target import (
 )
 from shardmerge.worker.target.renames.target_renames import Change, Rename, RenameState
 from shardmerge.worker.target.tables import deferred_index_store
+from shardmerge.worker.unit.contract import Epochs
 
 _MOST_NAMED = 20
 
@@ -36,17 +37,19 @@ _Pair = tuple[TargetTable, TargetTable]
 
 
 def rename_target(
-    session: Session, subtasks: Sequence[config_pb2.SubTaskConfig], epoch: int
+    session: Session, subtasks: Sequence[config_pb2.SubTaskConfig], epoch: int, epochs: Epochs
 ) -> pb.WorkerRenameTargetResponse:
     """Rename the target table that ``subtasks``, the new configurations of all of the task's sources, name differently.
 
-    ``epoch``: an etcd revision at which all of the task's runs had ended; 0: only check. Raises RENAME_*, the rules'
-    errors and ``pymysql.MySQLError``.
+    ``epoch``: of a moment at which all of the task's runs had ended; 0: only check. Raises RENAME_*, the rules' errors,
+    those of ``epochs`` and ``pymysql.MySQLError``.
     """
     schema, task = subtasks[0].meta_schema, subtasks[0].task
     if not epoch:
         settle(session, schema, task)
-        return _answer(session, _checked(session, subtasks))
+        answer = _answer(session, _checked(session, subtasks))
+        epochs.rise_above(subtask_record.read_highest_epoch(session, schema, task))
+        return answer
     ensure_meta(session, schema)
     with rename_lock(session, schema, task):
         settle_locked(session, schema, task)

@@ -11,7 +11,7 @@ from shardmerge.worker.core.mysql.connection import Session, dialect_of
 from shardmerge.worker.core.stop_signal import StopSignal
 from shardmerge.worker.daemon.subtask.phases.begin import begin
 from shardmerge.worker.daemon.subtask.phases.finish import finished_outcome, read_stop_search
-from shardmerge.worker.daemon.subtask.phases.remove_earlier_rows import remove_earlier_rows
+from shardmerge.worker.daemon.subtask.phases.remove_earlier_rows import of_these_rows, remove_earlier_rows
 from shardmerge.worker.daemon.subtask.phases.replicate_phase import replicate
 from shardmerge.worker.daemon.subtask.phases.snapshot_phase import copy
 from shardmerge.worker.daemon.subtask.run_config import with_target_facts
@@ -52,7 +52,8 @@ class SubTaskRun:
         if isinstance(outcome, Failed):
             # What finds an error in a row or in the relay log does not know the task, which the way out names.
             config = self._resources.config
-            return Failed(outcome.error.completed(task=config.task, source=config.source_id))
+            error = outcome.error.completed(task=config.task, source=config.source_id)
+            return Failed(of_these_rows(error, self._resources))
         return outcome
 
     def _run(self, stop: StopSignal) -> Outcome:
@@ -71,18 +72,22 @@ class SubTaskRun:
                 )
             self._resources = resources = replace(resources, config=config)
             rules = Rules.from_config(config)
-            epoch = host.epochs.acquire(config.task, resources.source_id, server)
-            owner.epoch_acquired(epoch)
+
+            def acquire(above: int) -> int:
+                found = host.epochs.acquire(config.task, resources.source_id, above, server)
+                owner.epoch_acquired(found)
+                return found
+
             with resources.coded_target_errors():
                 ensure_meta(target, config.meta_schema)
                 settle(target, config.meta_schema, config.task)
-                row = subtask_record.take_over(target, *resources.who, epoch, self._meta_token)
+                row = subtask_record.take_over(target, *resources.who, acquire, self._meta_token)
                 _check_names(target, resources, rules, row)
+            epoch = row.epoch
             if row.starts_over:
                 if not remove_earlier_rows(resources, target, rules, epoch, row, stop):
                     return Stopped()
-                held, epoch = epoch, host.epochs.acquire(config.task, resources.source_id)
-                owner.epoch_acquired(epoch)
+                held, epoch = epoch, acquire(epoch)
                 with resources.coded_target_errors():
                     row = subtask_record.start_over(target, *resources.who, held, epoch)
             phase = row.phase

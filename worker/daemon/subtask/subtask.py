@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from shardmerge.proto import common_pb2 as pb
 from shardmerge.proto import config_pb2, errors, worker_pb2
@@ -152,11 +152,17 @@ class SubTask:
         return self._decision.config.task
 
     def decide(self, decision: Decision) -> None:
-        """Carry out a newer record; a known one changes nothing."""
+        """Carry out the record as it was read last; a known one changes nothing.
+
+        Its revision may be lower than that of the one before: etcd has lost data (an older snapshot was restored).
+        """
         with self._condition:
-            if decision.revision <= self._decision.revision:
-                return
-            old, self._decision = self._decision, decision
+            old = self._decision
+            if decision.revision == old.revision:
+                if replace(decision, operation=old.operation) == old:
+                    return
+                self._tried_revision = 0  # etcd has lost data, and has given the number to another record
+            self._decision = decision
             same = (decision.meta_token, decision.update_token) == (
                 old.meta_token,
                 old.update_token,
@@ -167,7 +173,7 @@ class SubTask:
             elif self._stage == pb.STAGE_RUNNING and not self._stop.is_set:
                 self._tried_revision = decision.revision  # the current run is what is wanted
             elif (
-                decision.config != old.config and self._tried_revision >= old.revision and _same_request(decision, old)
+                decision.config != old.config and self._tried_revision == old.revision and _same_request(decision, old)
             ):
                 # Only the form of its secrets has changed: that is no request to retry after a failure.
                 self._tried_revision = decision.revision
@@ -205,7 +211,7 @@ class SubTask:
             if self._ending:
                 return self._stage == pb.STAGE_STOPPED
             if self._decision.expected == pb.STAGE_RUNNING:
-                return self._tried_revision >= self._decision.revision
+                return self._tried_revision == self._decision.revision
             return self._stage in (pb.STAGE_PAUSED, pb.STAGE_FINISHED)
 
     def promised_slots(self) -> int:
@@ -226,7 +232,7 @@ class SubTask:
         SCHEMA_RUNNING, also if a run is about to begin automatically."""
         with self._condition:
             failed = self._error is not None and self._retry_at is None
-            over = self._tried_revision >= self._decision.revision and failed
+            over = self._tried_revision == self._decision.revision and failed
             paused = self._decision.expected != pb.STAGE_RUNNING
             if self._ending or self._stage not in (pb.STAGE_PAUSED, pb.STAGE_FINISHED) or not (paused or over):
                 raise errors.ddl.SCHEMA_RUNNING(task=self.name, source=self._host.source.source_id)
@@ -383,7 +389,7 @@ class SubTask:
 
     def _cause_of_run(self, decision: Decision) -> str:
         """Why a run that is due begins, for the history."""
-        if decision.revision > self._tried_revision:
+        if decision.revision != self._tried_revision:
             self._history.decided()
             return causes.AS_DECIDED
         return causes.LEASE_BACK if self._error is None else causes.AUTOMATIC
@@ -401,7 +407,7 @@ class SubTask:
     def _is_due(self, decision: Decision) -> bool:
         if decision.expected != pb.STAGE_RUNNING or not self._run_allowed():
             return False
-        if decision.revision > self._tried_revision:
+        if decision.revision != self._tried_revision:
             return True
         if self._stage == pb.STAGE_FINISHED:
             return False
@@ -487,7 +493,7 @@ class SubTask:
                         # An operator's override of the statement, or unlock of its lock, arrived while it ran, maybe
                         # too late for this run.
                         overridden = self._decision.binlog_ops != self._ops_before
-                        unlocked = error.spec in _REFUSED_STATEMENTS and self._tried_revision > self._begun_revision
+                        unlocked = error.spec in _REFUSED_STATEMENTS and self._tried_revision != self._begun_revision
                         if overridden or unlocked:
                             self._retry_at = time.monotonic()
                         self._log.error("run failed", error=str(error), workaround=error.workaround)
@@ -496,7 +502,7 @@ class SubTask:
         """Why a run was stopped, for the history."""
         if self._decision.expected != pb.STAGE_RUNNING:
             return causes.AS_DECIDED
-        return causes.AGAIN if self._decision.revision > self._tried_revision else causes.LEASE_LOST
+        return causes.AGAIN if self._decision.revision != self._tried_revision else causes.LEASE_LOST
 
     def _become(self, stage: pb.Stage, cause: str = "", error: ShardmergeError | None = None) -> None:
         """``cause``, ``error``: for the history."""

@@ -7,7 +7,7 @@ Rows and the record of them commit in one target transaction, so the records are
 meta schema are in worker/target/records/schema.py; worker/target/RECORDS.md describes all of them.
 
 A unit takes over by raising ``subtask.epoch``; every commit below checks the epoch in its own
-transaction, so a process of an older epoch cannot commit (I3).
+transaction, so a process of an older epoch cannot commit (I3). :func:`take_over` has the argument.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class SubTaskRow:
     because the meaning of a checkpoint depends on it. ``joining``: the tables that are joining the subtask
     (worker/target/records/joining_tables.py), "" for none. ``update_token``: of the last update that was begun.
     ``starts_over``: the records are those of an earlier run; :func:`start_over` deletes them. ``removal_begun``: an
-    earlier epoch may have removed rows of that run.
+    earlier epoch may have removed rows of that run. ``epoch``: the owner's.
     """
 
     phase: Phase
@@ -61,6 +61,7 @@ class SubTaskRow:
     update_token: str
     starts_over: bool = False
     removal_begun: bool = False
+    epoch: int = 0
 
 
 _REMOVING = "-"
@@ -69,22 +70,72 @@ _REMOVING = "-"
 FORGOTTEN = "forgotten"
 """The ``meta_token`` of a subtask whose records stop-task --remove-meta has removed, until it starts again."""
 
+_TAKE_OVERS = 3
+"""How often a run asks for an epoch anew, because another run took over after it had read the recorded epoch."""
+
+_ROW = (
+    "`phase`, `start_file`, `start_pos`, `start_gtid_set`, `start_server`, `dealing`, `joining`, `update_token`, "
+    "`epoch`"
+)
+
 
 def meta_token_of(recorded: str) -> str:
     """The token of start-task --remove-meta in the column ``meta_token``, whether it was carried out or has begun."""
     return recorded.removeprefix(_REMOVING)
 
 
-_ROW = "`phase`, `start_file`, `start_pos`, `start_gtid_set`, `start_server`, `dealing`, `joining`, `update_token`"
+def take_over(
+    connection: Session, schema: str, task: str, source: str, acquire: Callable[[int], int], meta_token: str
+) -> SubTaskRow:
+    """Raise the subtask's epoch to one that ``acquire`` returns; after this commit no older process can commit (I3).
 
+    ``acquire``: confirms that the subtask is this process's, and returns an epoch above the one that it receives, which
+    is recorded here. The transaction compares and sets: it raises the epoch only if the one that was received is still
+    recorded. So between the confirmation and the take-over no other run has taken over:
 
-def take_over(connection: Session, schema: str, task: str, source: str, epoch: int, meta_token: str) -> SubTaskRow:
-    """Raise the subtask's epoch to ``epoch``; after this commit no older process can commit (I3).
+    - Of two runs only one raises the same recorded epoch. The other one asks for a confirmation again, and only the one
+      to which the source is bound gets it. The last run that was confirmed is therefore the last one that takes over.
+    - The epoch grows with each take-over, and no two runs have the same one. All writes of a run have the condition
+      that its epoch is recorded. So at each moment one run at most can write, and a run that lives on after another one
+      has taken over writes nothing.
+    - None of this rests on etcd's revisions. After a loss of etcd's data (worker/daemon/registration.py) a run that was
+      confirmed before the loss may have a higher epoch than those that etcd now gives. If it has taken over, the next
+      run is above it. If it has not, and another run has meanwhile, the recorded epoch is another one, and etcd no
+      longer confirms it.
 
     A ``meta_token`` other than the recorded one (start-task --remove-meta) makes the subtask start over: until
-    :func:`start_over`, every run finds ``starts_over``, also one without a token. Raises FENCED when a newer epoch is
-    there already.
+    :func:`start_over`, every run finds ``starts_over``, also one without a token. Raises FENCED when other runs take
+    over again and again, and what ``acquire`` raises.
     """
+    epoch = 0
+    for _ in range(_TAKE_OVERS):
+        found = _read_epoch(connection, schema, task, source)
+        epoch = acquire(found)
+        if epoch <= found:
+            break
+        row = _raise_epoch(connection, schema, task, source, found, epoch, meta_token)
+        if row is not None:
+            return row
+    raise errors.replicate.FENCED(task=task, source=source, epoch=epoch)
+
+
+def read_highest_epoch(connection: Session, schema: str, task: str) -> int:
+    """The highest recorded epoch of all of the task's sources; 0: there is none."""
+    with connection.cursor() as cursor:
+        cursor.execute(f"SELECT MAX(`epoch`) FROM {quote_name(schema)}.`subtask` WHERE `task` = %s", (task,))
+        [(found,)] = cursor.fetchall()
+    return int(found or 0)
+
+
+def _read_epoch(connection: Session, schema: str, task: str, source: str) -> int:
+    row = read_row(connection, schema, task, source)
+    return 0 if row is None else row.epoch
+
+
+def _raise_epoch(
+    connection: Session, schema: str, task: str, source: str, expected: int, epoch: int, meta_token: str
+) -> SubTaskRow | None:
+    """Raise the epoch in one transaction; None: another one than ``expected`` is recorded."""
     name = quote_name(schema)
     who = (task, source)
     with connection.cursor() as cursor:
@@ -94,15 +145,14 @@ def take_over(connection: Session, schema: str, task: str, source: str, epoch: i
             (*who, meta_token),
         )
         cursor.execute(
-            f"SELECT `epoch`, `meta_token`, {_ROW} "
-            f"FROM {name}.`subtask` WHERE `task` = %s AND `source` = %s FOR UPDATE",
-            who,
+            f"SELECT `meta_token`, {_ROW} FROM {name}.`subtask` WHERE `task` = %s AND `source` = %s FOR UPDATE", who
         )
-        [(found_epoch, found_token, *recorded)] = cursor.fetchall()
+        [(found_token, *recorded)] = cursor.fetchall()
         row = _row(recorded)
-        if int(found_epoch) >= epoch:
+        if row.epoch != expected:
             cursor.execute("ROLLBACK")
-            raise errors.replicate.FENCED(task=task, source=source, epoch=epoch)
+            return None
+        row = replace(row, epoch=epoch)
         found_token = str(found_token)
         begun = found_token.startswith(_REMOVING)
         if begun or (meta_token and meta_token != found_token):
@@ -152,7 +202,7 @@ def start_over(connection: Session, schema: str, task: str, source: str, epoch: 
         token = str(found[0][0]).removeprefix(_REMOVING)
         _begin_anew(connection, schema, task, source, token, next_epoch)
         cursor.execute("COMMIT")
-    return SubTaskRow(Phase.NEW, None, "", "", "")
+    return SubTaskRow(Phase.NEW, None, "", "", "", epoch=next_epoch)
 
 
 def forget_task(connection: Session, schema: str, task: str, epoch: int) -> tuple[str, ...]:
@@ -391,9 +441,9 @@ def read_row(connection: Session, schema: str, task: str, source: str) -> SubTas
 
 
 def _row(row: Sequence[object]) -> SubTaskRow:
-    phase, file, pos, gtid_set, server, partitioning, joining, updated = map(str, row)
+    phase, file, pos, gtid_set, server, partitioning, joining, updated, epoch = map(str, row)
     start = SourcePosition(file, int(pos), gtid_set, server) if file else None
-    return SubTaskRow(Phase(phase), start, partitioning, joining, updated)
+    return SubTaskRow(Phase(phase), start, partitioning, joining, updated, epoch=int(epoch))
 
 
 def read_table_records(

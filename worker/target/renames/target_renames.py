@@ -83,7 +83,7 @@ def read(session: Session, schema: str, task: str) -> Rename | None:
 
 def begin(session: Session, schema: str, rename: Rename, epoch: int) -> None:
     """Record that the rename begins, unless a source's records have changed since they were read. No older process can
-    commit afterwards (I3). ``epoch``: an etcd revision at which all runs of the task had ended.
+    commit afterwards (I3). ``epoch``: of a moment at which all runs of the task had ended.
 
     Raises RENAME_BUSY and ``pymysql.MySQLError``; rolls back what an exception interrupts.
     """

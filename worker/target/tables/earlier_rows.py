@@ -1,18 +1,21 @@
 """Decides which rows of an earlier run start-task --remove-meta removes before the copy begins again. Pure.
 
-Only rows that surely are this subtask's own are removed: those in the `partition id` range of a shard table. The copy
-must write the same range again. Otherwise the range may be another shard table's by now, or rows would stay twice.
+Only rows that surely are this subtask's own are removed: those in the `partition id` range of a shard table, or else
+those with the texts that a route extracts from its names, where no other shard table of the target has the same. The
+copy must write the same range or texts again. Otherwise they may be another shard table's by now, or rows would stay
+twice.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 from shardmerge.worker.core.table_plan import PartitionId, TablePlan
 from shardmerge.worker.rules import Rules
-from shardmerge.worker.target.tables.row_ownership import KeyRange
+from shardmerge.worker.target.tables.extracted_keys import extracted_texts
+from shardmerge.worker.target.tables.row_ownership import ExtractedTexts, KeyRange, by_texts
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +23,7 @@ class Removable:
     """Rows that only the shard table of ``plan`` has written, and that its copy writes again."""
 
     plan: TablePlan
-    rows: KeyRange
+    rows: KeyRange | ExtractedTexts
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +31,7 @@ class Unremovable:
     """``rows``: None if the rows cannot be identified. ``why``: for people."""
 
     plan: TablePlan
-    rows: KeyRange | None
+    rows: KeyRange | ExtractedTexts | None
     why: str
 
 
@@ -43,7 +46,10 @@ def earlier_rows(own: Iterable[TablePlan], others: Sequence[TablePlan], rules: R
     other sources and tasks. ``rules``: those of the run that begins. A shard table that these leave out, or route to
     another target, keeps its rows, as after update-task. Raises the rules' errors."""
     own = tuple(own)
-    separate = _separate_targets((*own, *others))
+    merged: dict[str, list[TablePlan]] = {}
+    for plan in (*own, *others):
+        merged.setdefault(plan.target_name, []).append(plan)
+    separate = {target: _are_separate([_range(plan) for plan in plans]) for target, plans in merged.items()}
     removable: list[Removable] = []
     unremovable: list[Unremovable] = []
     for plan in own:
@@ -51,17 +57,27 @@ def earlier_rows(own: Iterable[TablePlan], others: Sequence[TablePlan], rules: R
         if route is None or (route.target_schema, route.target_table) != (plan.target_schema, plan.target_table):
             continue
         found = _range(plan)
+        is_known = separate[plan.target_name]
+        if not is_known:
+            texts = by_texts(plan, merged[plan.target_name])
+            is_known, found = (True, texts) if isinstance(texts, ExtractedTexts) else (False, found)
         if found is None:
-            why = f"no `partition id` separates the rows of {plan.table.full_name} from those of other shard tables"
-        elif not separate[plan.target_name]:
+            why = (
+                f"neither `partition id` nor the texts of extracted columns separate the rows of "
+                f"{plan.table.full_name} from those of other shard tables"
+            )
+        elif not is_known:
             why = f"other shard tables may have rows in the range of {plan.table.full_name}"
         elif plan.may_lack_rows:
             why = (
                 f"filters of {plan.table.full_name} may have kept rows that the source no longer has, which no copy "
                 "brings back"
             )
-        elif _range(rules.plan(plan.shard, plan.source, plan.table)) != found:
-            why = f"the column mapping of {plan.table.full_name} has changed since its rows were written"
+        elif not _is_written_again(found, rules.plan(plan.shard, plan.source, plan.table)):
+            why = (
+                f"the column mapping or the extracted columns of {plan.table.full_name} have changed since its rows "
+                "were written"
+            )
         else:
             removable.append(Removable(plan, found))
             continue
@@ -77,15 +93,15 @@ def _range(plan: TablePlan) -> KeyRange | None:
     return None
 
 
-def _separate_targets(plans: Iterable[TablePlan]) -> Mapping[str, bool]:
-    """By target: whether each of its shard tables has a range of one column that no other one has."""
-    ranges: dict[str, list[KeyRange | None]] = {}
-    for plan in plans:
-        ranges.setdefault(plan.target_name, []).append(_range(plan))
-    return {target: _are_separate(found) for target, found in ranges.items()}
+def _is_written_again(rows: KeyRange | ExtractedTexts, plan: TablePlan) -> bool:
+    """Whether ``plan`` writes the rows into the same range, or with the same texts."""
+    if isinstance(rows, KeyRange):
+        return _range(plan) == rows
+    return extracted_texts(plan).items() >= dict(rows.values).items()
 
 
 def _are_separate(ranges: Sequence[KeyRange | None]) -> bool:
+    """Whether each shard table of a target has a range of one column that no other one has."""
     known = [one for one in ranges if one is not None]
     places = sorted((one.first, one.last) for one in known)
     return (

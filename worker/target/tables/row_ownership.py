@@ -69,7 +69,7 @@ def owned_rows(plan: TablePlan, members: Sequence[TablePlan]) -> Owned:
         if len(ranges) == len(merged) and disjoint:
             [(first, last)] = _ranges(plan, item.target_name)
             return KeyRange(item.target_name, first, last)
-    return _by_texts(plan, merged)
+    return by_texts(plan, merged)
 
 
 def stray_condition(plan: TablePlan, members: Sequence[TablePlan]) -> str | None:
@@ -83,7 +83,8 @@ def stray_condition(plan: TablePlan, members: Sequence[TablePlan]) -> str | None
     return f"NOT COALESCE({inside}, 0)"
 
 
-def _by_texts(plan: TablePlan, merged: Sequence[TablePlan]) -> ExtractedTexts | NotSeparable:
+def by_texts(plan: TablePlan, merged: Sequence[TablePlan]) -> ExtractedTexts | NotSeparable:
+    """``merged``: the plans of all shard tables of the target, ``plan`` included."""
     texts = [extracted_texts(other) for other in merged]
     common = frozenset[str].intersection(*(frozenset(found) for found in texts))
     mixed = f"rows of {len(merged)} shard tables are mixed, without `partition id` to separate them"

@@ -39,7 +39,8 @@ def _subtask(task: str, source: str) -> config.SubTaskConfig:
 
 
 def test_workers_and_sources() -> None:
-    found = _found(state(workers=("w1", "w2"), bindings={"s1": "w1", "s2": "gone", "s3": ""}))
+    records = state(workers=("w1", "w2"), bindings={"s1": "w1", "s2": "gone", "s3": ""})
+    found = _found(records)
     assert {each.labels["worker"]: each.value for each in found.of("dm_master_worker_state")} == {
         "gone": 0,
         "w1": 2,
@@ -54,12 +55,14 @@ def test_workers_and_sources() -> None:
     assert found.one("dm_source_bound", source_id="s2", worker="gone") == 0
     assert found.one("dm_source_bound", source_id="s3", worker="") == 0
     assert found.one("dm_records_age_seconds") == 0.5
+    assert found.one("dm_records_revision") == records.revision > 0
 
 
 def test_a_follower_exports_nothing_of_the_records() -> None:
     found = _found(state(workers=("w1",)), leads=False)
     assert found.one("dm_leader") == 0
     assert not found.of("dm_workers")
+    assert not found.of("dm_records_revision")
     assert not found.of("dm_master_worker_state")
 
 

@@ -53,3 +53,23 @@ def test_values_that_are_not_known_are_shown_as_in_a_commands_help() -> None:
     assert "`dmctl binlog skip merge -s s1 " in completed.workaround
     assert pickle.loads(pickle.dumps(completed)).workaround == completed.workaround
     assert completed.completed(task="other") is completed
+
+
+def test_a_way_out_that_copies_one_source_has_another_one_for_mixed_rows() -> None:
+    """Where the rows of one source cannot be removed, the printed command would be refused, after the stop."""
+    alone = "--remove-meta -s"
+    copying = [spec for spec in CATALOGUE.values() if spec.copies_one_source]
+    for spec in copying:
+        error = spec(source="mysql-01")
+        assert alone in error.workaround
+        mixed = error.of_mixed_rows("orders", "mysql-01", "the rows are mixed", "shop.orders")
+        assert alone not in mixed.workaround
+        assert "`dmctl stop-task orders`" in mixed.workaround
+        assert "empty shop.orders at the target" in mixed.workaround
+        assert "ecause the rows are mixed" in mixed.workaround
+        assert "{" not in mixed.workaround
+        assert mixed.message == error.completed(task="orders").message
+        assert error_from_proto(error_to_proto(mixed)).workaround == mixed.workaround
+    # These two are answers to commands, before anything is stopped.
+    others = {spec.code for spec in CATALOGUE.values() if alone in spec.workaround} - {spec.code for spec in copying}
+    assert others == {errors.relay.SWITCH_BUSY.code, errors.master.RECORDS_OF_SOME_SOURCES.code}

@@ -19,6 +19,7 @@ from shardmerge.worker.core.table_plan import PartitionId, TablePlan, TargetTabl
 from shardmerge.worker.rules import Rules
 from shardmerge.worker.target.members.target_members import read_target_members
 from shardmerge.worker.target.tables.earlier_rows import EarlierRows, Removable, earlier_rows
+from shardmerge.worker.target.tables.row_ownership import ExtractedTexts, KeyRange
 from shardmerge.worker.target.tables.target_table import find_target
 from shardmerge.worker.verify.precheck.findings import Checklist, failed, passed, warned
 
@@ -86,7 +87,7 @@ def _rows(source: str, target: Session, plans: Sequence[TablePlan], start: Start
             if mixed is not None:
                 yield mixed
                 continue
-            removed = frozenset(one.rows.condition for one in of_target.removable)
+            removed = {one.plan.table.full_name: one.rows for one in of_target.removable}
             yield from _removed(source, target, found, of_target.removable)
             yield from _table(
                 source,
@@ -123,9 +124,10 @@ def _mixed(
 ) -> Iterator[pb.CheckResult]:
     """Rows of the earlier run that would stay, and that the copy would write again."""
     for one in earlier.unremovable:
-        if one.rows is None and not shared:
+        if not isinstance(one.rows, KeyRange) and not shared:
             continue  # any row of the table is refused
-        if _has_rows(target, found, one.rows.condition if one.rows is not None else ""):
+        # By texts there is no index: any row of the table is refused.
+        if _has_rows(target, found, one.rows.condition if isinstance(one.rows, KeyRange) else ""):
             name = f"{found.schema}.{found.name}"
             error = errors.check_data.EARLIER_ROWS_MIXED(task=subtask.task, source=source, target=name, why=one.why)
             yield failed("downstream_table_empty", source, error)
@@ -133,7 +135,7 @@ def _mixed(
 
 def _removed(source: str, target: Session, found: Table, removable: Sequence[Removable]) -> Iterator[pb.CheckResult]:
     for one in removable:
-        if _has_rows(target, found, one.rows.condition):
+        if _has_rows(target, found, one.rows.condition if isinstance(one.rows, KeyRange) else ""):
             error = errors.check_data.EARLIER_ROWS_REMOVED(
                 source=source,
                 target=f"{found.schema}.{found.name}",
@@ -239,22 +241,25 @@ def _table(
     found: Table,
     group: list[TablePlan],
     shared: bool,
-    removed: frozenset[str],
+    removed: Mapping[str, KeyRange | ExtractedTexts],
     *,
     safe_mode: bool,
 ) -> Iterator[pb.CheckResult]:
-    """``shared``: other sources of the task have written into it. ``removed``: conditions of the rows that the run
-    removes before it copies."""
+    """``shared``: other sources of the task have written into it. ``removed``: the rows that the run removes before
+    it copies, by shard table."""
     name = f"{found.schema}.{found.name}"
     item = "downstream_table_empty"
+    if group and all(isinstance(removed.get(plan.table.full_name), ExtractedTexts) for plan in group):
+        return  # those of the earlier run are removed; others have other texts
     own = [_own_rows(plan, found) for plan in group]
     if shared and "" in own:
         return  # it cannot be determined which source wrote which rows
     conditions = [condition for condition in own if condition]
     if len(conditions) < len(own):
         conditions = [""]
+    conditions_of_removed = {rows.condition for rows in removed.values()}
     for condition in conditions:
-        if condition not in removed and _has_rows(target, found, condition):
+        if condition not in conditions_of_removed and _has_rows(target, found, condition):
             rest = f"where {condition}, which is for a shard table of source {source}" if condition else "any row"
             if safe_mode:
                 yield warned(item, source, errors.check_data.TARGET_ROWS_OVERWRITTEN(target=name, found=rest))

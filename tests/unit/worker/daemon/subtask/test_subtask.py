@@ -111,6 +111,25 @@ def test_pause_and_resume(start: Callable[[Script], SubTask]) -> None:
     assert stage(subtask) == pb.STAGE_STOPPED
 
 
+def test_decisions_of_an_etcd_that_has_lost_data_are_carried_out(start: Callable[[Script], SubTask]) -> None:
+    """Its revisions are lower, or are those of other decisions."""
+    subtask = start(until_stopped)
+    subtask.decide(decision(90))
+    until(lambda: subtask.converged and stage(subtask) == pb.STAGE_RUNNING, "it runs")
+    subtask.decide(decision(50, pb.STAGE_PAUSED))
+    until(lambda: subtask.converged and stage(subtask) == pb.STAGE_PAUSED, "it is paused")
+    subtask.decide(decision(60))
+    until(lambda: subtask.converged and stage(subtask) == pb.STAGE_RUNNING, "it runs again")
+    subtask.decide(decision(60, schema="other"))
+    until(lambda: len(ScriptedRun.runs) == 3, "it runs with the other configuration")
+    until(lambda: subtask.converged and stage(subtask) == pb.STAGE_RUNNING, "the run is the newest decision's")
+    subtask.decide(decision(60, schema="other"))
+    assert subtask.converged
+    subtask.end()
+    assert subtask.join(300)
+    assert ScriptedRun.runs == [("dm_meta", "", "")] * 2 + [("other", "", "")]
+
+
 def test_progress_is_due_from_the_resume_on(monkeypatch: pytest.MonkeyPatch) -> None:
     """After a night of pause DM_snapshot_stalled must not fire before the first chunk."""
     monkeypatch.setattr(module, "SubTaskRun", ScriptedRun)

@@ -6,9 +6,10 @@ from dataclasses import replace
 
 from shardmerge.proto import config_pb2 as config
 from shardmerge.worker.core.table import Table
-from shardmerge.worker.core.table_plan import PartitionId, TablePlan
+from shardmerge.worker.core.table_plan import ColumnPlan, Constant, PartitionId, TablePlan
 from shardmerge.worker.rules import Rules
 from shardmerge.worker.target.tables.earlier_rows import earlier_rows
+from shardmerge.worker.target.tables.row_ownership import KeyRange
 from tests.unit.worker.snapshot.shards import ID, VALUE
 
 
@@ -77,3 +78,38 @@ def test_rows_stay_that_a_filter_may_have_kept() -> None:
     found = earlier_rows([replace(plan, may_lack_rows=True) for plan in OWN], OTHERS, RULES)
     assert not found.removable
     assert "no copy brings back" in found.unremovable[0].why
+
+
+def _extracting(source: str = "(.*)") -> config.SubTaskConfig:
+    """Return the configuration whose route extracts the source's name."""
+    made = _config(ids=False)
+    made.source_id = "s1"
+    made.routes[0].extract_source.CopyFrom(config.ExtractColumn(pattern=source, target_column="c"))
+    return made
+
+
+def test_rows_are_known_by_the_texts_of_extracted_columns() -> None:
+    rules = Rules.from_config(_extracting())
+    own, others = (_plans(rules, source)[:1] for source in ("s1", "s2"))
+    found = earlier_rows(own, others, rules)
+    assert not found.unremovable
+    assert [one.rows.condition for one in found.removable] == ["`c` = 's1'"]
+    for same in (own, _plans(rules, "S1")[:1], _plans(Rules.from_config(_config(ids=False)), "s2")):
+        found = earlier_rows(own, same, rules)
+        assert not found.removable, same
+        assert "neither `partition id` nor" in found.unremovable[0].why
+
+
+def test_rows_stay_that_the_copy_would_write_with_other_texts() -> None:
+    rules = Rules.from_config(_extracting())
+    own, others = (_plans(rules, source)[:1] for source in ("s1", "s2"))
+    found = earlier_rows(own, others, Rules.from_config(_extracting("(.)")))
+    assert not found.removable
+    assert "the extracted columns of" in found.unremovable[0].why
+
+
+def test_partition_id_identifies_rows_where_texts_do_too() -> None:
+    own = tuple(
+        replace(plan, columns=(*plan.columns, ColumnPlan(-1, VALUE, "c", Constant(str(plan.shard))))) for plan in OWN
+    )
+    assert [type(one.rows) for one in earlier_rows(own, OTHERS, RULES).removable] == [KeyRange, KeyRange]
