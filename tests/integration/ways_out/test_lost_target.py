@@ -9,6 +9,8 @@ from tests.integration.ways_out.situations.situation import ONE, TWO, Merge
 from tests.support.cluster import Json
 from tests.support.world import World
 
+pytestmark = pytest.mark.turns
+
 CODE = 40097
 _EXTRACT = (
     "    target-table: orders\n"
