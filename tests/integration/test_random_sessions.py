@@ -101,7 +101,6 @@ _EXPRESSIONS = (
     "CAST(id AS CHAR)",
     "id || 'x'",
     "id - 5",
-    "CAST(1 - CAST(id AS UNSIGNED) AS CHAR)",
     "'a' = 'A'",
 )
 _WORDS = ("", "a", "é", "ß", "Ω", "Ã©", "2026-01-02 03:04:05.678901", "12.75", "7", "A ", "3")
@@ -133,6 +132,9 @@ class Writer:
                     else:
                         self.ran.append("; ".join(statements))
                     cursor.execute("SET sql_mode = 'ALLOW_INVALID_DATES'")
+                    if self.source.flavor == "mariadb":
+                        # Rows that violate a check are refused by the target, which checks them.
+                        cursor.execute("SET check_constraint_checks = 1")
                     self._insert(cursor)
             finally:
                 connection.close()
@@ -183,7 +185,8 @@ class Writer:
             case 8:
                 name = self._name()
                 kind = self._pick("VIRTUAL", "STORED")
-                return f"ALTER TABLE {table} ADD {name}g VARCHAR(40) AS ({self._pick(*_EXPRESSIONS)}) {kind}"
+                column = f"{name}g VARCHAR(40) CHARACTER SET utf8mb4"
+                return f"ALTER TABLE {table} ADD {column} AS ({self._pick(*_EXPRESSIONS)}) {kind}"
             case 9:
                 return f"ALTER TABLE {table} ALTER {self._name()} SET DEFAULT {self._pick(*_DEFAULTS)}"
             case _:
