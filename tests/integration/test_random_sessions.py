@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import random
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -106,6 +107,8 @@ _EXPRESSIONS = (
 _WORDS = ("", "a", "é", "ß", "Ω", "Ã©", "2026-01-02 03:04:05.678901", "12.75", "7", "A ", "3")
 
 
+_PRINTED = re.compile(r" (?:CHARACTER SET|COLLATE) \w+")
+"""MySQL prints the collation of a column also where it is the table's, if a statement has named it."""
 State = dict[str, tuple[str, list[tuple[object, ...]]]]
 
 
@@ -296,5 +299,10 @@ def _state(server: Database) -> State:
         )
         listed = ", ".join(f"HEX({name})" if kind != "json" else str(name) for name, kind in columns)
         rows = server.query(f"SELECT {listed} FROM {SCHEMA}.{table} ORDER BY id")
-        found[str(table)] = shown(server, str(table)), rows
+        collations = server.query(
+            "SELECT column_name, collation_name FROM information_schema.columns "
+            f"WHERE table_schema = '{SCHEMA}' AND table_name = '{table}' ORDER BY ordinal_position"
+        )
+        text = _PRINTED.sub("", shown(server, str(table)))
+        found[str(table)] = "\n".join((text, *(f"{name} {collation}" for name, collation in collations))), rows
     return found
