@@ -94,7 +94,7 @@ class _Lane:
             session.cursor().execute(f"DROP DATABASE IF EXISTS {_META}")
             ensure_meta(session, _META)
             self._plans = {name: _plan(number, name, session) for number, name in enumerate(KEYS)}
-            subtask_record.take_over(session, *_WHO, 1, "")
+            subtask_record.take_over(session, *_WHO, lambda _: 1, "")
             start = SourcePosition(_FILE, 4)
             first = (Checkpoint(0, 1, 0, "relay", RelayOffset(1, 4), 0, start, 0.0),)
             subtask_record.begin(

@@ -176,7 +176,7 @@ def _raise_epoch(
         cursor.execute(
             f"UPDATE {name}.`{rowless_tables.NAME}` SET `epoch` = %s "
             "WHERE `task` = %s AND `source` = %s AND `epoch` = %s",
-            (epoch, *who, int(found_epoch)),
+            (epoch, *who, expected),
         )
         cursor.execute("COMMIT")
     return row
