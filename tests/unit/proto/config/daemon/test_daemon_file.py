@@ -30,7 +30,7 @@ def test_defaults_and_identity() -> None:
     assert worker.advertise_addr.endswith(":8300")
     assert not worker.advertise_addr.startswith(":")
     assert (worker.keepalive_ttl, worker.drain_seconds, worker.max_inflated_event_mib) == (10, 10, 256)
-    assert worker.spark_settings() == {"spark.master": "local[16]"}
+    assert worker.spark_settings() == {"spark.master": "local[64]"}
 
 
 @pytest.mark.parametrize(
