@@ -280,7 +280,8 @@ def test_hundreds_of_composite_keys_go_in_short_lists(target: Database) -> None:
     at = writer.read_checkpoint()
     writer.commit(batch, at.moved(RelayOffset(1, 200), 0, SourcePosition("mysql-bin.000001", 200), 0.0))
     assert target.query("SELECT COUNT(*) FROM shop.pairs") == [(0,)]
-    assert _written_by(target)["Com_delete"] - before == 5
+    # One more ends the record that the shard table has no row.
+    assert _written_by(target)["Com_delete"] - before == 5 + 1
 
 
 @pytest.mark.parametrize("plan", [LOOSE, OWN], ids=["keys of anyone", "own keys"])

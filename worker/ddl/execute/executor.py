@@ -334,12 +334,13 @@ class StatementExecutor:
             after_run="" if run is None else run.generation,
         )
 
-    def create(self, action: Create) -> None:
-        """A table is created: it belongs to the subtask from here on."""
+    def create(self, action: Create, *, by_operator: bool = False) -> None:
+        """A table is created: it belongs to the subtask from here on. ``by_operator``: the target was created by the
+        operator's statements."""
         context = self.context
         if action.replaces is not None:
             drop_shard(context, action.replaces)
-        tracked = self.structures.after_create(action)
+        tracked = self.structures.after_create(action, by_operator=by_operator)
         number = action.number if action.number is not None else context.changes.take_number()
         plan = self._planned(number, tracked)
         check_partitions([*context.plans.values(), plan])

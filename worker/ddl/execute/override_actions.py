@@ -37,7 +37,7 @@ def apply_override(override: OperatorOverride, actions: tuple[Action, ...], exec
             case _ if override.runs_original:
                 executor.run(action)
             case Create():
-                executor.create(action)  # its rows will arrive: the target must be able to take them
+                executor.create(action, by_operator=True)  # its rows will arrive: the target must be able to take them
             case Drop(shard=shard):
                 executor.detach(shard)
             case Rename(moves=moves):

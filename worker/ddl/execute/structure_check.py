@@ -141,8 +141,9 @@ class StatementStructures:
             self.memo,
         )
 
-    def after_create(self, action: Create) -> Tracked:
-        """The table that the statement creates."""
+    def after_create(self, action: Create, *, by_operator: bool = False) -> Tracked:
+        """The table that the statement creates. ``by_operator``: the operator's statements have created the target: if
+        the default of the schema is not known, the table is read from the source as it is now."""
         context, made = self.context, action.ddl
         if made.form == "like" and made.like is not None:
             return self._copied(action.name, made.like.name)
@@ -151,7 +152,12 @@ class StatementStructures:
             raise context.refusal(errors.ddl.ROWS_BY_STATEMENT, tables=".".join(action.name))
         collation = ""
         if not text.has_charset:
-            collation = self.schemas.collation(context.run_context, context.statement, action.name[0], context.stop)
+            try:
+                collation = self.schemas.collation(context.run_context, context.statement, action.name[0], context.stop)
+            except ShardmergeError as error:
+                if not by_operator or error.spec is not errors.ddl.SCHEMA_DEFAULT_UNKNOWN:
+                    raise
+                return self._present(action.name, f"{error}")
         statement = self.dialect.for_target(
             text.create_statement(TargetTable(*self.tracker.place).quoted, collation), context.sql_mode
         )
@@ -180,15 +186,15 @@ class StatementStructures:
         for plan in self.context.plans.values():
             if (plan.table.schema, plan.table.name) == like:
                 return Tracked(replace(plan.table.structure, schema=name[0], name=name[1]), self.creation(plan))
+        return self._present(name, f"{'.'.join(like)} is none of the task's tables")
+
+    def _present(self, name: TableName, why: str) -> Tracked:
+        """The table as the source has it now. ``why``: the reason to look there."""
         with self.context.at_source() as session:
             table = read_table(session, *name, source=self.context.who[2])
             if table is None:
-                raise self.context.refusal(
-                    errors.ddl.STRUCTURE_REFUSES,
-                    table=".".join(name),
-                    reason=f"{'.'.join(like)} is none of the task's tables, and the new table is gone from the source",
-                    errno=0,
-                )
+                reason = f"{why}, and the new table is gone from the source"
+                raise self.context.refusal(errors.ddl.STRUCTURE_REFUSES, table=".".join(name), reason=reason, errno=0)
             return Tracked(table.structure, read_create_statement(session, *name))
 
     def _refused(self, table: str, reason: object, errno: int) -> ShardmergeError:
