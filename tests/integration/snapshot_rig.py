@@ -150,7 +150,7 @@ class Rig:
         source, target = self.session(Side.SOURCE), self.session(Side.TARGET)
         try:
             defer = Defer.of(self.config.load)
-            merged = MergedTargets((META, TASK, SOURCE), self.epoch)
+            merged = MergedTargets((META, TASK, SOURCE), self.epoch, MemberCache(META, TASK))
             self.plans = make_plans(
                 self.rules, SOURCE, self.tables, source, target, merged, META, defer=defer, after_load=True
             )

@@ -367,7 +367,13 @@ class StatementExecutor:
                 context.session,
                 [*self._companions(plan), plan],
                 tracked.creation,
-                MergedTargets(context.who, context.epoch, context.place, context.removed_shards | {number}),
+                MergedTargets(
+                    context.who,
+                    context.epoch,
+                    context.run_context.members,
+                    context.place,
+                    context.removed_shards | {number},
+                ),
                 meta_schema=context.run_context.config.meta_schema,
             )
         failpoints.hit("ddl.made")

@@ -408,7 +408,7 @@ def joining_plans(
             context.tables,
             source,
             target,
-            MergedTargets(context.who, context.epoch, found="when tables join"),
+            MergedTargets(context.who, context.epoch, context.members, found="when tables join"),
             config.meta_schema,
             numbers,
             defer=defer,

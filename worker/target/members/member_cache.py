@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Generator, Iterable, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
@@ -99,12 +100,18 @@ class MemberCache:
 
         Raises ``pymysql.MySQLError`` and the rules' errors.
         """
-        with self._lock:
-            with consistent_read(session):
-                found = self._read(session)
-                if self._checks:
-                    self._check(session, found)
+        with self.reading(session) as found:
             return found
+
+    @contextmanager
+    def reading(self, session: Session) -> Generator[TaskMembers]:
+        """As :meth:`read`, with a consistent read in which the block may read other records of the same moment."""
+        # The lock first: a reader must not see an older moment than the one before it.
+        with self._lock, consistent_read(session):
+            found = self._read(session)
+            if self._checks:
+                self._check(session, found)
+            yield found
 
     def _read(self, session: Session) -> TaskMembers:
         schema = quote_name(self._schema)

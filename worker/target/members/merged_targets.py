@@ -12,7 +12,7 @@ rows do not count either: its records stay when it is stopped for good.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import pymysql
@@ -22,16 +22,14 @@ from shardmerge.proto import errors
 from shardmerge.proto.listed_names import listed
 from shardmerge.proto.log import get_logger
 from shardmerge.worker.core.mysql.connection import Session, errno_of, quote_name, rows, text_of
-from shardmerge.worker.core.mysql.consistent_read import consistent_read
 from shardmerge.worker.core.stream import Stream
 from shardmerge.worker.core.table_plan import TablePlan
-from shardmerge.worker.target.members.target_members import subtask_plans
-from shardmerge.worker.target.records import checkpoint, ddl_progress, parked_tables
+from shardmerge.worker.target.members.member_cache import MemberCache, TaskMembers
+from shardmerge.worker.target.records import checkpoint, ddl_progress
 from shardmerge.worker.target.records.history import rowless_tables
 from shardmerge.worker.target.records.joining_tables import Joining
-from shardmerge.worker.target.records.partitioning import Partitioning
 from shardmerge.worker.target.records.subtask_record import Phase, meta_token_of
-from shardmerge.worker.target.tables.target_table import missing_error
+from shardmerge.worker.target.tables.target_table import missing_error, names_of
 
 log = get_logger()
 
@@ -44,12 +42,14 @@ class MergedTargets:
     """What a subtask's run knows of the rows that its task has merged; implements
     :class:`shardmerge.worker.target.tables.target_table.MergedRows`.
 
-    ``found``: where a missing table is noticed, for the error. ``leaving``: numbers of the subtask's shard tables that
-    do not count: the statement that is executed removes or replaces them. ``looks``: look for a row in existing tables.
+    ``members``: of the task. ``found``: where a missing table is noticed, for the error. ``leaving``: numbers of the
+    subtask's shard tables that do not count: the statement that is executed removes or replaces them. ``looks``: look
+    for a row in existing tables.
     """
 
     who: tuple[str, str, str]
     epoch: int
+    members: MemberCache
     found: str = "at the start"
     leaving: frozenset[int] = frozenset()
     looks: bool = False
@@ -57,8 +57,8 @@ class MergedTargets:
     def check_missing(self, target: Session, plan: TablePlan) -> None:
         """Check that the plan's target, which does not exist, may be created. ``target``: in no transaction. Raises
         MERGED_TABLE_MISSING, the rules' errors and ``pymysql.MySQLError``."""
-        with consistent_read(target):
-            merged = [f"{shard.table.schema}.{shard.table.name}" for shard in self._merged(target, plan)]
+        with self.members.reading(target) as members:
+            merged = [f"{shard.table.schema}.{shard.table.name}" for shard in self._merged(target, plan, members)]
         if merged:
             raise missing_error(plan, self.who[1], self.found, listed(sorted(set(merged)), _SHOWN_TABLES))
 
@@ -84,7 +84,11 @@ class MergedTargets:
             if count:
                 names = (f"{plan.table.schema}.{plan.table.name}" for plan in plans if copied.get(plan.shard))
                 raise errors.replicate.MERGED_TABLE_EMPTY(
-                    **_names(plans[0]), task=task, count=count, tables=listed(list(names), _SHOWN_TABLES)
+                    source=source,
+                    task=task,
+                    count=count,
+                    tables=listed(list(names), _SHOWN_TABLES),
+                    **names_of(plans[0]),
                 )
             return
         known = rowless_tables.read(target, *self.who)
@@ -97,56 +101,45 @@ class MergedTargets:
                 table=place,
             )
 
-    def _merged(self, target: Session, plan: TablePlan) -> Iterator[TablePlan]:
+    def _merged(self, target: Session, plan: TablePlan, members: TaskMembers) -> Iterator[TablePlan]:
         schema, task, own = self.who
-        ignores_case = text_of(rows(target, "SELECT @@GLOBAL.lower_case_table_names")[0][0]) != "0"
-        wanted = _target_of(plan, ignores_case=ignores_case)
+        place = _case(target)
+        wanted = place(plan)
         recorded = {
-            text_of(source): (Phase(text_of(phase)), text_of(dealing), text_of(joining), meta_token_of(text_of(token)))
-            for source, phase, dealing, joining, token in rows(
+            text_of(source): (Phase(text_of(phase)), meta_token_of(text_of(token)))
+            for source, phase, token in rows(
                 target,
-                "SELECT `source`, `phase`, `dealing`, `joining`, `meta_token` "
-                f"FROM {quote_name(schema)}.`subtask` WHERE `task` = %s ORDER BY `source`",
+                f"SELECT `source`, `phase`, `meta_token` FROM {quote_name(schema)}.`subtask` WHERE `task` = %s",
                 (task,),
             )
         }
-        own_phase, _, _, own_token = recorded.get(own, (Phase.NEW, "", "", ""))
-        for source, (phase, dealing, joins, token) in recorded.items():
+        own_phase, own_token = recorded.get(own, (Phase.NEW, ""))
+        for source, its in members.sources.items():
+            phase, token = recorded[source]
+            here = {
+                number: each
+                for number, each in its.plans.items()
+                if place(each) == wanted and not (source == own and number in self.leaving)
+            }
+            if not here:
+                continue
             who = schema, task, source
             if source != own:
                 if own_phase in (Phase.NEW, Phase.SNAPSHOT) and token != own_token:
                     continue  # start-task --remove-meta: its records are of an earlier run, or the pre-check found rows
                 if ddl_progress.has_begun_statement(target, *who):
                     continue  # it may drop or rename the table now, and checks it afterwards
-            partitioning, joining = Partitioning.from_json(dealing), Joining.from_json(joins)
-            plans = subtask_plans(target, who, partitioning, joining, parked_tables.read(target, *who).keys())
-            here = {
-                number: each
-                for number, each in plans.items()
-                if _target_of(each, ignores_case=ignores_case) == wanted
-                and not (source == own and number in self.leaving)
-            }
-            if not here:
-                continue
-            copying = frozenset(plans) if phase is Phase.SNAPSHOT else _copying(target, who, joining)
+            copying = frozenset(its.plans) if phase is Phase.SNAPSHOT else _copying(target, who, its.joining)
             known = copying | rowless_tables.read(target, *who)
             copied = _copied(target, who, here)
             yield from (each for number, each in here.items() if number not in known or copied.get(number))
 
 
-def _names(plan: TablePlan) -> dict[str, str]:
-    return {
-        "source": plan.source,
-        "schema": plan.table.schema,
-        "table": plan.table.name,
-        "target_schema": plan.target_schema,
-        "target_table": plan.target_table,
-    }
-
-
-def _target_of(plan: TablePlan, *, ignores_case: bool) -> tuple[str, str]:
-    schema, table = plan.target.names
-    return (schema.lower(), table.lower()) if ignores_case else (schema, table)
+def _case(target: Session) -> Callable[[TablePlan], tuple[str, str]]:
+    """The place of a plan's target as the server compares names."""
+    if text_of(rows(target, "SELECT @@GLOBAL.lower_case_table_names")[0][0]) == "0":
+        return lambda plan: (plan.target_schema, plan.target_table)
+    return lambda plan: (plan.target_schema.lower(), plan.target_table.lower())
 
 
 def _copying(target: Session, who: tuple[str, str, str], joining: Joining | None) -> frozenset[int]:

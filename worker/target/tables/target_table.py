@@ -130,7 +130,7 @@ def ensure_target(
     """
     first = plans[0]
     if first.target_schema.lower() == meta_schema.lower():
-        raise errors.replicate.TARGET_IS_META(source=first.source, **_names(first))
+        raise errors.replicate.TARGET_IS_META(source=first.source, **names_of(first))
     with coded_errors(_endpoint(target), Side.TARGET, first.source):
         found = find_target(target, first)
         created = found is None
@@ -167,7 +167,7 @@ def ensure_target_from(
     """As :func:`ensure_target`, but a missing table is created from ``creation``, a shard table's CREATE TABLE."""
     first = plans[0]
     if first.target_schema.lower() == meta_schema.lower():
-        raise errors.replicate.TARGET_IS_META(source=first.source, **_names(first))
+        raise errors.replicate.TARGET_IS_META(source=first.source, **names_of(first))
     found = find_target(target, first)
     created = found is None
     if found is None:
@@ -202,7 +202,7 @@ def missing_error(plan: TablePlan, task: str, found: str, tables: str = "") -> S
     got; "": those of the plan."""
     tables = tables or f"{plan.table.schema}.{plan.table.name}"
     return errors.replicate.MERGED_TABLE_MISSING(
-        source=plan.source, task=task, tables=tables, found=found, **_names(plan)
+        source=plan.source, task=task, tables=tables, found=found, **names_of(plan)
     )
 
 
@@ -262,7 +262,8 @@ def _endpoint(session: Session) -> Endpoint:
     return Endpoint(text_of(session.host), session.port, text_of(session.user))
 
 
-def _names(plan: TablePlan) -> dict[str, str]:
+def names_of(plan: TablePlan) -> dict[str, str]:
+    """The names of a shard table and of its target, for an error."""
     return {
         "schema": plan.table.schema,
         "table": plan.table.name,
@@ -386,7 +387,7 @@ def _has_collation(target: Session, collation: str) -> bool:
 
 def _refused(plan: TablePlan, reason: str, errno: int, statement: str) -> ShardmergeError:
     return errors.replicate.TARGET_CREATE_REFUSED(
-        source=plan.source, reason=reason, errno=errno, statement=statement, **_names(plan)
+        source=plan.source, reason=reason, errno=errno, statement=statement, **names_of(plan)
     )
 
 
@@ -398,12 +399,14 @@ def read_shard_creation(source: Session, plan: TablePlan) -> CreateStatement:
     except pymysql.MySQLError as error:
         if errno_of(error) not in (_NO_SUCH_SCHEMA, _NO_SUCH_TABLE):
             raise to_coded(error, _endpoint(source), Side.SOURCE, plan.source) from error
-        raise errors.replicate.SOURCE_TABLE_GONE(source=plan.source, **_names(plan)) from error
+        raise errors.replicate.SOURCE_TABLE_GONE(source=plan.source, **names_of(plan)) from error
     return found
 
 
 def _differs(plan: TablePlan, differences: Iterable[str]) -> ShardmergeError:
-    return errors.replicate.TARGET_TABLE_DIFFERS(source=plan.source, differences="; ".join(differences), **_names(plan))
+    return errors.replicate.TARGET_TABLE_DIFFERS(
+        source=plan.source, differences="; ".join(differences), **names_of(plan)
+    )
 
 
 def _check(target: Session, plans: Sequence[TablePlan], found: Table, created: bool) -> TargetFacts:
@@ -435,7 +438,7 @@ def _forbids_overlaps(target: Session, found: Table) -> bool:
 def _check_engine(target: Session, plan: TablePlan, engine: str) -> None:
     answer = rows(target, "SELECT TRANSACTIONS FROM information_schema.ENGINES WHERE ENGINE = %s", (engine,))
     if not answer or text_of(answer[0][0]).upper() != "YES":
-        raise errors.replicate.TARGET_NOT_TRANSACTIONAL(engine=engine or "?", **_names(plan))
+        raise errors.replicate.TARGET_NOT_TRANSACTIONAL(engine=engine or "?", **names_of(plan))
 
 
 def _required_columns(target: Session, found: Table) -> frozenset[str]:

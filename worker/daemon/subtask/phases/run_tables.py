@@ -14,6 +14,7 @@ from shardmerge.worker.daemon.subtask.run_resources import RunResources
 from shardmerge.worker.rules import Rules
 from shardmerge.worker.snapshot.chunk_store import read_handover
 from shardmerge.worker.snapshot.handover import Handover
+from shardmerge.worker.target.members.member_cache import MemberCache
 from shardmerge.worker.target.members.merged_targets import MergedTargets
 from shardmerge.worker.target.records.ddl_progress import StatementPlace
 from shardmerge.worker.target.tables.deferred_index import Defer
@@ -47,7 +48,7 @@ def plans_of(
             tables,
             source,
             target,
-            MergedTargets(resources.who, epoch, looks=True),
+            MergedTargets(resources.who, epoch, MemberCache(*resources.who[:2]), looks=True),
             resources.config.meta_schema,
             shards,
             defer=defer,
