@@ -169,6 +169,20 @@ class Lost:
         assert verdict.differences == 0, verdict
 
 
+def lose_data(lost: Lost, kept: Path | None, writer: Writer, *, workers_run: bool) -> None:
+    """Give etcd the data of ``kept``, or none, while applications write, and the workers run or are started again."""
+    workers = lost.cluster.workers
+    if not workers_run:
+        for worker in workers:
+            worker.kill()
+    lost.replace_data(kept)
+    writer.go_on()
+    if not workers_run:
+        for worker in workers:
+            worker.start()
+    lost.cluster.wait_for_workers(workers)
+
+
 @pytest.fixture
 def lost(make_server: Callable[..., MariaDB], make_cluster: Callable[..., Cluster]) -> Iterator[Lost]:
     sources = {f"mysql-0{number}": make_server(f"source-{number}") for number in (1, 2)}
@@ -187,15 +201,7 @@ def test_all_data_are_lost(lost: Lost, *, workers_run: bool) -> None:
     folder, starts, epochs = lost.export(), lost.starts(), lost.epochs()
     assert min(epochs.values()) > _WRITES
     with Writer(lost.shards, seed=7) as writer:
-        if not workers_run:
-            for worker in cluster.workers:
-                worker.kill()
-        lost.replace_data(None)
-        writer.go_on()
-        if not workers_run:
-            for worker in cluster.workers:
-                worker.start()
-        cluster.wait_for_workers(cluster.workers)
+        lose_data(lost, None, writer, workers_run=workers_run)
         cluster.dmctl("config", "import", "-p", folder)
         cluster.wait_replicating("lost")
         writer.go_on()
@@ -221,15 +227,7 @@ def test_an_older_snapshot_is_restored(lost: Lost, *, workers_run: bool) -> None
     cluster.wait_replicating("lost")
     starts, epochs = lost.starts(), lost.epochs()
     with Writer(lost.shards, seed=8) as writer:
-        if not workers_run:
-            for worker in cluster.workers:
-                worker.kill()
-        lost.replace_data(kept)
-        writer.go_on()
-        if not workers_run:
-            for worker in cluster.workers:
-                worker.start()
-        cluster.wait_for_workers(cluster.workers)
+        lose_data(lost, kept, writer, workers_run=workers_run)
         lost.wait_newer(epochs)
         cluster.wait_replicating("lost")
         writer.go_on()

@@ -139,18 +139,23 @@ def test_rows_are_identified_by_extracted_columns(world: World, keys: str) -> No
     world.cluster.dmctl("stop-task", name)
 
 
-def test_a_way_out_that_would_be_refused_is_not_printed(world: World) -> None:
-    """The binlog is purged, and nothing separates the rows of the two sources: all of them are copied again."""
-    name = "over_all"
-    family = world.family(name)
+def _fill_apart(family: Family) -> None:
+    """Create the shard tables, with keys that no other one has."""
     family.create(0)
     for number, (_, server) in enumerate(family.sources):
         for table in (1, 2):
             first = number * 100_000 + table * 10_000
             server.execute(
-                f"INSERT INTO {name}_01.order_0{table} (id, customer, amount, state, token, created) "
-                f"SELECT seq, 'c', 1, 'new', '', '2024-01-01' FROM {name}_01.seq_{first}_to_{first + 50}"
+                f"INSERT INTO {family.name}_01.order_0{table} (id, customer, amount, state, token, created) "
+                f"SELECT seq, 'c', 1, 'new', '', '2024-01-01' FROM {family.name}_01.seq_{first}_to_{first + 50}"
             )
+
+
+def test_a_way_out_that_would_be_refused_is_not_printed(world: World) -> None:
+    """The binlog is purged, and nothing separates the rows of the two sources: all of them are copied again."""
+    name = "over_all"
+    family = world.family(name)
+    _fill_apart(family)
     text = _without_ids(family)
     file = world.cluster.write(f"{name}.task.yaml", text)
     world.cluster.start_task(text)
@@ -173,14 +178,7 @@ def test_a_way_out_that_would_be_refused_is_not_printed(world: World) -> None:
 def test_rows_that_cannot_be_identified_stop_it(world: World) -> None:
     """Without `partition id` the rows of two sources are mixed: all sources start again, and the table is emptied."""
     family = world.family("over_mixed")
-    family.create(0)
-    for number, (_, server) in enumerate(family.sources):
-        for table in (1, 2):
-            first = number * 100_000 + table * 10_000
-            server.execute(
-                f"INSERT INTO over_mixed_01.order_0{table} (id, customer, amount, state, token, created) "
-                f"SELECT seq, 'c', 1, 'new', '', '2024-01-01' FROM over_mixed_01.seq_{first}_to_{first + 50}"
-            )
+    _fill_apart(family)
     text = _without_ids(family)
     file = world.cluster.write("over_mixed.task.yaml", text)
     world.cluster.start_task(text)

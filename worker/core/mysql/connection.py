@@ -355,7 +355,6 @@ def _prepare(session: Session, endpoint: Endpoint, side: Side, raw: bool, autoco
     for variable, value in endpoint.session:
         if variable.lower() not in PINNED_VARIABLES:
             _set_variable(session, variable, value, endpoint)
-    execute(session, _SOURCE_SESSION if side is Side.SOURCE else _TARGET_SESSION)
     version = str(vars(session)["server_version"])
     mariadb, tidb = "mariadb" in version.lower(), "tidb" in version.lower()
     # PyMySQL trusts the handshake, in which MySQL has autocommit also where its default is off.
@@ -366,7 +365,7 @@ def _prepare(session: Session, endpoint: Endpoint, side: Side, raw: bool, autoco
     if not mariadb and not tidb and parse_version(version) >= (8, 0, 30):
         # The rows of the binlog have a generated primary key also where the server hides it.
         settings.append("show_gipk_in_create_table_and_information_schema = 1")
-    execute(session, f"SET SESSION {', '.join(settings)}")
+    execute(session, ", ".join((_SOURCE_SESSION if side is Side.SOURCE else _TARGET_SESSION, *settings)))
     if side is Side.TARGET:
         _prepare_target(session)
     else:
