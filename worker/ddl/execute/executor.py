@@ -108,8 +108,8 @@ class StatementExecutor:
 
     def naming_missing(self, action: Action) -> AbstractContextManager[None]:
         """If the action fails because its target does not exist, the block raises MERGED_TABLE_MISSING."""
-        context = self.context
-        plans = [context.plans[number] for number in shard_numbers(action) if number in context.plans]
+        context, known = self.context, self.context.plans
+        plans = [known[number] for number in shard_numbers(action) if number in known]
         return naming_missing(context.run_context.target_endpoint, plans, context.who[1], context.place)
 
     def alter(self, action: Alter) -> None:

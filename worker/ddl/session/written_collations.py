@@ -71,7 +71,7 @@ def _at_top(found: Sequence[Token]) -> list[Token]:
 
 _OF_TYPES = ("CHAR", "CHARACTER", "LONG", "NCHAR", "NVARCHAR", "VARCHAR", "VARCHARACTER", "VARYING")
 _SHORT = {"ASCII": "latin1", "UNICODE": "ucs2"}
-"""Attributes of a column that stand for a character set (MySQL Reference Manual, "String Data Type Syntax")."""
+"""Attributes of a column that mean a character set (MySQL Reference Manual, "String Data Type Syntax")."""
 
 
 def _of_column(found: Sequence[Token], default_of: Callable[[str], str]) -> Iterator[_Edit]:

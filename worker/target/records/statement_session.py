@@ -59,7 +59,7 @@ _MARIADB_MODES = {
     EMPTY_IS_NULL: "EMPTY_STRING_IS_NULL",
     33: "SIMULTANEOUS_ASSIGNMENT",
 }
-"""Further bits of MariaDB. The names of the first five also stand for others, which a session with them has as well."""
+"""Further bits of MariaDB. The names of the first five mean other bits, too, which a session with them has as well."""
 _ROUNDS, _TRUNCATES = 34, 32
 """MariaDB's TIME_ROUND_FRACTIONAL and MySQL's TIME_TRUNCATE_FRACTIONAL: each changes what the other server does always.
 """

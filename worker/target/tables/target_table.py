@@ -63,7 +63,7 @@ _ANSWER_SECONDS = 300.0
 
 
 class MergedRows(Protocol):
-    """Knows whether rows were merged into a target table. Whoever may create a table has to decide it by this."""
+    """Knows whether rows were merged into a target table. A caller that may create a table decides it by this."""
 
     def check_missing(self, target: Session, plan: TablePlan) -> None:
         """Raises the coded error because of which the missing target of ``plan`` must not be created, and
