@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Generic, TypeVar
 
@@ -28,7 +28,8 @@ class Entry(Generic[M]):
 class State:
     """Records by name; subtasks and shards by (task, source), locks by (task, target schema, target table).
 
-    Members that are not alive have no record. ``epoch_base``: see :meth:`epoch_at`.
+    Members that are not alive have no record. ``starting``: workers that can hold no source yet. ``epoch_base``: see
+    :meth:`epoch_at`.
     """
 
     revision: int
@@ -42,6 +43,7 @@ class State:
     shards: Mapping[tuple[str, str], Entry[pb.ShardRecord]]
     locks: Mapping[tuple[str, str, str], Entry[pb.LockRecord]]
     epoch_base: int = 0
+    starting: Mapping[str, Entry[pb.WorkerRecord]] = field(default_factory=dict[str, Entry[pb.WorkerRecord]])
 
     def epoch_at(self, revision: int) -> int:
         """The epoch of a later ``revision``: above those of all runs that etcd had confirmed before, and below those of
@@ -106,6 +108,7 @@ def parse(snapshot: Snapshot) -> State:
             }
         ),
         epoch_base=base[0].value.base if base else 0,
+        starting=_folder(snapshot, etcd_keys.STARTING, pb.WorkerRecord),
     )
 
 

@@ -21,6 +21,7 @@ EPOCH_BASE = PREFIX + "epoch-base"
 """EpochBaseRecord: what is added to a revision to make an epoch."""
 MASTERS = PREFIX + "master/"
 WORKERS = PREFIX + "worker/"
+STARTING = PREFIX + "starting/"
 SOURCES = PREFIX + "source/"
 BOUNDS = PREFIX + "bound/"
 TASKS = PREFIX + "task/"
@@ -49,6 +50,11 @@ def master(name: str) -> str:
 def worker(name: str) -> str:
     """WorkerRecord, under the worker's lease."""
     return WORKERS + _encode(name)
+
+
+def starting(name: str) -> str:
+    """WorkerRecord of a worker whose Spark starts, under the worker's lease."""
+    return STARTING + _encode(name)
 
 
 def source(source_id: str) -> str:

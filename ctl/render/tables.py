@@ -316,7 +316,7 @@ def list_member(answer: pb.ListMemberResponse) -> RenderableType:
         made = look.table("worker", "address", "state", "source")
         for worker in answer.workers:
             state = look.stage(worker.stage)
-            state.stylize({"bound": "green", "free": "cyan"}.get(worker.stage, "red"))
+            state.stylize({"bound": "green", "free": "cyan", "starting": "yellow"}.get(worker.stage, "red"))
             address = _address(worker.addr, insecure=worker.insecure)
             made.add_row(look.cell(worker.name, "bold"), address, state, look.cell(worker.source or "–"))
         parts.append(Text("") if parts else Text("", end=""))

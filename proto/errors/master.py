@@ -151,7 +151,8 @@ SOURCE_UNBOUND = _define(
     scope=Scope.INTERNAL,
     level=Level.MEDIUM,
     message="source {source} is bound to no live worker",
-    workaround="Start another dm-worker; the source is bound to it by itself.",
+    workaround="`dmctl list-member --worker` shows the workers. The source is bound to the next free one by itself: "
+    "wait for one that is starting, or start another dm-worker.",
     retryable=True,
 )
 SOURCE_CHECK_FAILED = _define(

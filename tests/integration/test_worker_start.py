@@ -10,8 +10,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from grpc import insecure_channel
+from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
+from grpc_health.v1.health_pb2_grpc import HealthStub
 
+from shardmerge.master.commands.cluster.members import FREE, STARTING, list_members
+from shardmerge.master.state import parse
+from shardmerge.proto import etcd_keys
 from shardmerge.proto.config.daemon.spark import SECRET_KEY
+from shardmerge.proto.master_pb2 import ListMemberRequest
 from tests.support.daemon import Daemon
 from tests.support.etcd import Etcd
 from tests.support.hooks import Hooks
@@ -99,6 +106,12 @@ def _has_jvm(daemon: Daemon) -> bool:
         return False
 
 
+def _members(rig: Rig) -> dict[str, str]:
+    with rig.etcd.client() as client:
+        answer = list_members(ListMemberRequest(worker=True), parse(client.get_prefix(etcd_keys.PREFIX)))
+    return {worker.name: worker.stage for worker in answer.workers}
+
+
 def _says(daemon: Daemon, words: bytes) -> bool:
     daemon.check_alive()
     return words in daemon.log.read_bytes()
@@ -116,14 +129,28 @@ def test_while_the_jvm_starts(rig: Rig) -> None:
     worker = rig.begin()
     until(lambda: _has_jvm(worker), "the JVM is there")
     rig.end(worker)
-    assert b"listening" not in worker.log.read_bytes()
+    assert b"registered" not in worker.log.read_bytes()
 
 
 def test_while_spark_starts_in_its_jvm(rig: Rig) -> None:
     worker = rig.begin()
     until(lambda: _says(worker, _IS_IN_JVM), "Spark starts in its JVM")
     rig.end(worker)
-    assert b"listening" not in worker.log.read_bytes()
+    assert b"registered" not in worker.log.read_bytes()
+
+
+def test_a_worker_is_listed_before_spark_is_ready(rig: Rig) -> None:
+    rig.hooks.hold("spark.connecting")
+    worker = rig.begin()
+    rig.hooks.reached("spark.connecting")
+    assert _members(rig) == {"worker-1": STARTING}
+    with insecure_channel(worker.address) as channel:
+        answer = HealthStub(channel).Check(HealthCheckRequest(), timeout=60)
+    assert answer.status == HealthCheckResponse.NOT_SERVING
+    rig.hooks.release("spark.connecting")
+    until(lambda: _says(worker, b"registered"), "it is registered")
+    assert _members(rig) == {"worker-1": FREE}
+    rig.end(worker)
 
 
 def test_spark_master_at_which_no_process_listens(rig: Rig) -> None:

@@ -67,6 +67,7 @@ class Daemon:
         if kind == "worker" and not spark:
             self._command = [sys.executable, "-m", "tests.support.worker_without_jvm"]
         self._process: subprocess.Popen[bytes] | LentProcess | None = None
+        self._log_begin = 0
 
     @property
     def key(self) -> Path:
@@ -105,6 +106,7 @@ class Daemon:
             self.write_config()
         identity.know(self.key)
         with private_text(self.log, append=True) as log:
+            self._log_begin = log.tell()
             self._process = subprocess.Popen(
                 [*self._command, "--config", str(self.config)],
                 cwd=ROOT,
@@ -119,15 +121,17 @@ class Daemon:
         return self
 
     def wait_until_ready(self) -> None:
-        until(self._answers, f"{self.name} answers on {self.address} (see {self.log})", 400)
+        until(self._is_ready, f"{self.name} answers on {self.address} (see {self.log})", 400)
 
     def check_alive(self) -> None:
         """Raise AssertionError with the log's last lines when the daemon has ended."""
         if not self.alive:
             raise AssertionError(f"{self.name} ended: {self.last_lines()}")
 
-    def _answers(self) -> bool:
+    def _is_ready(self) -> bool:
         self.check_alive()
+        if self.kind == "worker" and b"Spark is ready" not in self.log.read_bytes()[self._log_begin :]:
+            return False
         host, port = self.address.split(":")
         try:
             socket.create_connection((host, int(port)), timeout=1).close()

@@ -60,7 +60,7 @@ class JvmHeap:
 
 
 class TaskRunner(Protocol):
-    """Runs task bodies in the slots of one worker, which are all started before any gRPC object."""
+    """Runs task bodies in the slots of one worker."""
 
     @property
     def is_local(self) -> bool:
@@ -117,6 +117,50 @@ class TaskRunner(Protocol):
     def stop(self) -> None:
         """End the tasks and all processes that were started for them."""
         ...
+
+
+class NoTasks(TaskRunner):
+    """What a worker has until its Spark is ready: no slot."""
+
+    @property
+    def is_local(self) -> bool:
+        return True
+
+    @property
+    def lost(self) -> bool:
+        return False
+
+    @property
+    def total_slots(self) -> int:
+        return 0
+
+    @property
+    def free_slots(self) -> int:
+        return 0
+
+    @property
+    def executor_slots(self) -> int | None:
+        return None
+
+    @property
+    def jvm_pid(self) -> int | None:
+        return None
+
+    @property
+    def ui_url(self) -> str:
+        return ""
+
+    def heap(self) -> JvmHeap | None:
+        return None
+
+    def run(self, name: str, count: int, body: TaskBody, stop: StopSignal) -> list[TaskOutcome]:
+        raise errors.worker.NO_SLOTS(job=name, needed=count, free=0, total=0)
+
+    def check(self) -> None:
+        """There is nothing to lose."""
+
+    def stop(self) -> None:
+        """There is nothing to end."""
 
 
 def guarded(name: str, body: TaskBody, index: int) -> TaskOutcome:

@@ -48,7 +48,7 @@ from shardmerge.proto.tls.process import of_process
 from shardmerge.proto.tracing.operation import Operation
 from shardmerge.proto.warnings.certificates import CertificateFile, files_of_daemon
 from shardmerge.worker.core import seen_servers
-from shardmerge.worker.core.task_runner import TaskRunner
+from shardmerge.worker.core.task_runner import JvmHeap, NoTasks, TaskRunner
 from shardmerge.worker.daemon.compare_service import CompareService
 from shardmerge.worker.daemon.diagnosis.diagnose import diagnose
 from shardmerge.worker.daemon.diagnosis.target_look import TargetLooker
@@ -80,12 +80,12 @@ _SERVICES = ("shardmerge.v1.Worker", "shardmerge.v1.Relay", "shardmerge.v1.Worke
 
 
 class Daemon:
-    """The worker process, started once by worker/daemon/main.py: :meth:`start`, :meth:`run` until the stop, then
-    :meth:`close`."""
+    """The worker process, started once by worker/daemon/main.py: :meth:`start`, :meth:`run` with its Spark until the
+    stop, then :meth:`close`."""
 
-    def __init__(self, config: WorkerFile, spark: TaskRunner, stop: threading.Event) -> None:
+    def __init__(self, config: WorkerFile, stop: threading.Event) -> None:
         self._config = config
-        self._spark = spark
+        self._spark: TaskRunner = NoTasks()
         self._stop = stop
         self._serving = Serving()
         calls = RunningCalls()
@@ -110,8 +110,10 @@ class Daemon:
         self._comparisons = CompareService(self._subtask)
         self._looker = TargetLooker()
         self._loops = LoopAges()
-        self._watch = WorkerWatch(spark.heap, self._certificates)
-        self._probes = WorkerProbes(config, self._registration, spark, self._loops, stop, self._watch.current)
+        self._watch = WorkerWatch(self._heap, self._certificates)
+        self._probes = WorkerProbes(
+            config, self._registration, lambda: self._spark, self._loops, stop, self._watch.current
+        )
         probes = self._probes.probes(lambda: self._runner, self._comparisons.figures)
         self._self_report = SelfReport(config.name, probes, calls, _servers, self._programs)
         self._http: HttpEndpoint | None = None
@@ -121,7 +123,8 @@ class Daemon:
         self._observed = 0  # revision whose decisions have all been carried out
 
     def start(self) -> None:
-        """Listen and register. Raises OPEN_ETCD and CANNOT_LISTEN; :meth:`close` undoes what was begun."""
+        """Listen, and announce in etcd that Spark starts. Raises OPEN_ETCD and CANNOT_LISTEN; :meth:`close` undoes what
+        was begun."""
         check_access(self._config.etcd, etcd_tls_of(self._config), insecure=self._config.insecure)
         worker_pb2_grpc.add_WorkerServicer_to_server(WorkerService(self), self._server)
         relay_pb2_grpc.add_RelayServicer_to_server(self._task_service, self._server)
@@ -140,13 +143,15 @@ class Daemon:
         self._watch.start()
         threading.Thread(target=self._guard_lease, name="lease-guard", daemon=True).start()
         threading.Thread(target=self._orphaned_logs.follow, args=(self._stop,), name="left-logs", daemon=True).start()
-        log.info("listening", address=self._config.worker_addr, spark_ui=self._spark.ui_url)
+        log.info("listening", address=self._config.worker_addr)
+        self._registration.announce()
         tls = of_process()
         if tls is not None:
             log_diagnosis(self._config.advertise_addr, tls.files)  # report problems before others connect
 
-    def run(self) -> None:
-        """Reconcile until stopped, superseded, or Spark is lost (the caller reads :attr:`spark_lost`)."""
+    def run(self, spark: TaskRunner) -> None:
+        """Register, and reconcile until stopped, superseded, or ``spark`` is lost."""
+        self._spark = spark
         for _ in self._etcd.watch(etcd_keys.PREFIX, 0, self._stop, resync_seconds=2.0):
             self._loops.begins(_RECONCILE)
             self._spark.check()
@@ -167,10 +172,6 @@ class Daemon:
             except ShardmergeError as error:
                 log.warning("cannot follow the records", error=str(error))
                 self._stop.wait(_ETCD_PAUSE_SECONDS)
-
-    @property
-    def spark_lost(self) -> bool:
-        return self._spark.lost
 
     def close(self) -> None:
         """Drain within the budget: units stop, the lease is revoked, the server ends."""
@@ -287,6 +288,9 @@ class Daemon:
             with suppress(psutil.Error):
                 return {"java": psutil.Process(pid).exe()}
         return {}
+
+    def _heap(self) -> JvmHeap | None:
+        return self._spark.heap()
 
     def _certificates(self) -> tuple[CertificateFile, ...]:
         """Those of the worker, its source and the targets of its tasks."""

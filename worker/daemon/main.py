@@ -1,6 +1,7 @@
 """Starts and ends the process dm-worker.
 
-Here is imported only what reads the configuration. Everything else is imported while the JVM of Spark starts.
+Here is imported only what reads the configuration. Everything else is imported while the JVM of Spark starts. The
+worker listens, and is announced in etcd, before Spark is ready.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
 import click
 
@@ -46,13 +47,13 @@ from shardmerge.worker.daemon.restarts import RESTARTS, restarts_so_far
 from shardmerge.worker.daemon.start_signals import end_children, unless_stopped
 from shardmerge.worker.rules.python import allowed_modules
 
-if TYPE_CHECKING:
-    from shardmerge.worker.core.spark.runner import SparkRunner
-
 log = get_logger()
 
-Begin = Callable[[WorkerFile, ScratchDir], TaskRunner]
-"""Begins what runs the tasks of a worker with this configuration; the folder is for its temporary files."""
+Complete = Callable[[], TaskRunner]
+"""Waits until the processes that have been started can run tasks. It starts none by itself."""
+
+Begin = Callable[[WorkerFile, ScratchDir], Complete]
+"""Starts the processes that run a worker's tasks, with its configuration; the folder is for their temporary files."""
 
 _EXIT_CONFIG = 2
 _EXIT_RUNTIME = 1
@@ -124,7 +125,7 @@ def main(begin: Begin | None = None) -> None:
     command(with_two_dashes(sys.argv[1:], flag_names(WorkerFile)), prog_name="dm-worker", obj=begin or _begin_spark)
 
 
-def _begin_spark(config: WorkerFile, scratch: ScratchDir) -> SparkRunner:
+def _begin_spark(config: WorkerFile, scratch: ScratchDir) -> Complete:
     own = own_folder(config.relay_dir)
 
     def options(java: Java) -> Sequence[str]:
@@ -136,48 +137,57 @@ def _begin_spark(config: WorkerFile, scratch: ScratchDir) -> SparkRunner:
     begun = begin_driver(config.spark_settings(), scratch, config.advertise_addr, options)
     # This takes seconds, in which the JVM starts.
     importlib.import_module("shardmerge.worker.daemon.daemon")
-    from shardmerge.worker.core.spark.runner import SparkRunner
+    from shardmerge.worker.core.spark.runner import SparkRunner, begin_scripts
 
-    return SparkRunner(begun.settings, begun.jvm, float(config.drain_seconds), scratch.path)
+    if begun.jvm is None:
+        begin_scripts(begun.settings, scratch.path)
+    return lambda: SparkRunner(begun.settings, begun.jvm, float(config.drain_seconds))
 
 
 def _serve(config: WorkerFile, stop: threading.Event, begin: Begin) -> bool:
     """Run until stopped; True when the Spark driver was lost."""
+    seconds = float(config.drain_seconds)
     with ExitStack() as started:
         scratch = ScratchDir(f"{config.name} {Path(config.relay_dir).resolve()}")
         started.callback(scratch.close)
         started.callback(end_children)  # a failed start may leave a JVM
+        tasks = started.enter_context(ExitStack())  # ends after the daemon, which drains them
+        log.info("Spark is starting")
+        began = time.monotonic()
 
-        def begin_tasks() -> TaskRunner:
+        def begin_tasks() -> Complete:
             failpoints.hit("spark.starting")
-            log.info("Spark is starting")
-            began = time.monotonic()
-            runner = begin(config, scratch)
-            started.callback(runner.stop)
-            if runner.is_local:
-                _probe(runner)
-            log.info("Spark is ready", seconds=round(time.monotonic() - began, 1))
-            return runner
+            return begin(config, scratch)
 
-        # The JVM starts first: a fork while gRPC threads run would skip gRPC's fork handlers.
-        runner = unless_stopped(begin_tasks, stop, float(config.drain_seconds))
-        if runner is None:
+        # Processes start first: a fork while gRPC threads run would skip gRPC's fork handlers.
+        complete = unless_stopped(begin_tasks, stop, seconds)
+        if complete is None:
             return False
         if config.trace_endpoint:
             use_tracer(otel_tracer(config.trace_endpoint, "dm-worker", config.name))
             started.callback(end_tracing)
         from shardmerge.worker.daemon.daemon import Daemon
 
-        daemon = Daemon(config, runner, stop)
+        daemon = Daemon(config, stop)
         started.callback(daemon.close)
         daemon.start()
-        if not runner.is_local:
-            # Executors elsewhere call the worker, which therefore listens already, and registers only afterwards.
-            unless_stopped(lambda: _survey(runner, config.advertise_addr), stop, float(config.drain_seconds))
-            if stop.is_set():
-                return False
-        daemon.run()
-        return daemon.spark_lost
+
+        def complete_tasks() -> TaskRunner:
+            failpoints.hit("spark.connecting")
+            runner = complete()
+            tasks.callback(runner.stop)
+            if runner.is_local:
+                _probe(runner)
+            else:
+                _survey(runner, config.advertise_addr)  # executors elsewhere call the worker, which listens already
+            return runner
+
+        runner = unless_stopped(complete_tasks, stop, seconds)
+        if runner is None:
+            return False
+        log.info("Spark is ready", seconds=round(time.monotonic() - began, 1), spark_ui=runner.ui_url)
+        daemon.run(runner)
+        return runner.lost
 
 
 def _probe(runner: TaskRunner) -> None:

@@ -92,7 +92,7 @@ def _write(archive: Path, scratch: ScratchDir) -> None:
     from shardmerge.worker.core.spark.runner import SparkRunner
     from shardmerge.worker.core.stop_signal import StopSignal
 
-    spark = SparkRunner(begun.settings, begun.jvm, _WITHOUT_LIMIT, scratch.path)
+    spark = SparkRunner(begun.settings, begun.jvm, _WITHOUT_LIMIT)
     spark.run("probe", 1, ProbeTask(), StopSignal())
     spark.stop()
     if not archive.exists():

@@ -35,7 +35,7 @@ class WorkerProbes:
         self,
         config: WorkerFile,
         registration: Registration,
-        spark: TaskRunner,
+        spark: Callable[[], TaskRunner],
         loops: LoopAges,
         stop: threading.Event,
         forecast: Callable[[], WorkerForecast],
@@ -68,7 +68,7 @@ class WorkerProbes:
         checks = {
             "the daemon is ending": self._stop.is_set(),
             "no lease in etcd": not self._registration.alive,
-            "the Spark driver does not run": self._spark.lost,
+            "the Spark driver does not run": self._spark().lost,
         }
         return Readiness(tuple(phrase for phrase, is_missing in checks.items() if is_missing))
 
@@ -93,7 +93,7 @@ class WorkerProbes:
         )
 
     def _spark_figures(self) -> SparkFigures:
-        spark, resident = self._spark, None
+        spark, resident = self._spark(), None
         pid = spark.jvm_pid
         if pid is not None:
             with suppress(psutil.Error):

@@ -64,6 +64,7 @@ class Registration:
             name=name, address=address, incarnation=self.incarnation, settings=settings
         )
         self._lock = threading.Lock()
+        self._announced: Lease | None = None
         self._held: _Held | None = None
         self._acquired: dict[tuple[str, str], _Acquired] = {}
 
@@ -91,18 +92,34 @@ class Registration:
         """Identifies the current registration: the revision of the worker's record. Raises LEASE_LOST."""
         return self._held_or_raise().revision
 
+    def announce(self) -> None:
+        """Take a lease and record that this worker starts. If etcd does not answer, only the log reports that."""
+        try:
+            lease = self._etcd.lease(self._ttl)
+            self._announced = lease
+            self._etcd.put(etcd_keys.starting(self.name), etcd_keys.encode(self._record), lease.id)
+        except ShardmergeError as error:
+            log.warning("the start is not announced", error=str(error))
+
     def register(self) -> None:
-        """Take a lease and put the record. Raises ETCD_UNAVAILABLE."""
+        """Put the record, under the lease of :meth:`announce` if it holds. Raises ETCD_UNAVAILABLE."""
         with self._lock:
             if self.alive:
                 return
-            lease = self._etcd.lease(self._ttl)
+            announced, self._announced = self._announced, None
+            lease = announced if announced is not None and announced.alive else self._etcd.lease(self._ttl)
             try:
-                revision = self._etcd.put(etcd_keys.worker(self.name), etcd_keys.encode(self._record), lease.id)
+                answer = self._etcd.txn(
+                    [],
+                    [
+                        Put(etcd_keys.worker(self.name), etcd_keys.encode(self._record), lease.id),
+                        Delete(etcd_keys.starting(self.name)),
+                    ],
+                )
             except ShardmergeError:
                 lease.abandon()
                 raise
-            self._held = _Held(lease, revision)
+            self._held = _Held(lease, answer.revision)
         log.info("registered", worker=self.name, incarnation=self.incarnation)
 
     def lose(self) -> None:
@@ -214,6 +231,8 @@ class Registration:
     def resign(self) -> None:
         """Revoke the lease, so that the master need not wait until it expires."""
         with self._lock:
-            held, self._held = self._held, None
-        if held is not None:
-            held.lease.revoke()
+            announced, held = self._announced, self._held
+            self._announced = self._held = None
+        for lease in (announced, None if held is None else held.lease):
+            if lease is not None:
+                lease.revoke()

@@ -1,4 +1,4 @@
-"""list-member: the live masters and workers, and dead workers that still have a source."""
+"""list-member: the live masters and workers, those that start, and dead workers that still have a source."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from shardmerge.proto.warnings.certificates import certificate_warnings
 from shardmerge.proto.warnings.clocks import clock_warning
 
 _INSECURE = re.compile(r"^insecure: true$", re.MULTILINE)
-OFFLINE, FREE, BOUND = "offline", "free", "bound"
+OFFLINE, STARTING, FREE, BOUND = "offline", "starting", "free", "bound"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,19 +69,23 @@ def list_members(request: pb.ListMemberRequest, state: State) -> pb.ListMemberRe
 
 
 def _workers(state: State) -> list[pb.WorkerMember]:
-    known = sorted({*state.workers, *state.bindings().values()})
+    known = sorted({*state.workers, *state.starting, *state.bindings().values()})
     return [_worker(name, state) for name in known]
 
 
 def _worker(name: str, state: State) -> pb.WorkerMember:
     source = state.source_of(name)
     entry = state.workers.get(name)
+    stage = BOUND if source else FREE
+    if entry is None:
+        entry = state.starting.get(name)
+        stage = STARTING
     if entry is None:
         return pb.WorkerMember(name=name, stage=OFFLINE, source=source)
     return pb.WorkerMember(
         name=name,
         addr=entry.value.address,
-        stage=BOUND if source else FREE,
+        stage=stage,
         source=source,
         insecure=is_insecure(entry.value.settings),
     )

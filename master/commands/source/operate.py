@@ -27,7 +27,8 @@ _UNCHECKED = (
     "operate-source show reports the result"
 )
 _WAITS = "bound to no worker: it waits for a free dm-worker, which checks it"
-_UNBOUND = "the source is stored, but no worker is free to take it; start another dm-worker"
+_UNBOUND = "the source is stored, but no worker is free to take it"
+_START_ANOTHER = "start another dm-worker"
 _DISABLED = "the source is stored; it is disabled, so no worker takes it"
 
 
@@ -94,7 +95,7 @@ class SourceCommands:
         except ShardmergeError as error:
             return failed(source_id, wanted, error)
         if not holder:
-            bound = _UNBOUND if checked else _UNCHECKED
+            bound = f"{_UNBOUND}; {_starting(state) or _START_ANOTHER}" if checked else _UNCHECKED
             return pb.SourceResult(result=True, msg=_DISABLED if source.disabled else bound, source=source_id)
         return self.waiter.wait_bound([source_id], revision)[0]
 
@@ -150,7 +151,8 @@ class SourceCommands:
         if source_id not in state.enabled():
             shown.msg = "disabled"
         elif holder is None:
-            shown.msg = f"worker {name} is offline" if name else _WAITS
+            starting = _starting(state)
+            shown.msg = f"worker {name} is offline" if name else f"{_WAITS}; {starting}" if starting else _WAITS
         else:
             self._add_error(shown, holder)
         return shown
@@ -188,6 +190,12 @@ def _refuse_busy(worker: str, state: State) -> None:
     held = state.source_of(worker)
     if held:
         raise errors.master.WORKER_NOT_FREE(worker=worker, source=held)
+
+
+def _starting(state: State) -> str:
+    """Which workers start, and may therefore soon be free; "" if none does."""
+    names = ", ".join(sorted(state.starting))
+    return f"these workers are starting: {names}" if names else ""
 
 
 def _free(state: State) -> tuple[str, ...]:

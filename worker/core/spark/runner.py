@@ -69,21 +69,29 @@ class _Nothing(TaskBody):
         return TaskDone()
 
 
+def begin_scripts(settings: Mapping[str, str], folder: Path) -> None:
+    """Let Spark's own scripts start this process's JVM, and wait until it has. ``folder``: for the file with its
+    settings. Raises SPARK_START_FAILED."""
+    try:
+        start_jvm(settings, folder)
+    except Exception as error:  # as in the constructor of the runner
+        raise errors.worker.SPARK_START_FAILED(reason=first_line(error)) from error
+
+
 class SparkRunner(TaskRunner):
-    """Owns the context of Spark and its slots. One per worker process, started before any gRPC object."""
+    """Owns the context of Spark and its slots. One per worker process. It starts no process of this machine by itself,
+    so it may be made while gRPC threads run."""
 
     def __init__(
         self,
         merged: Mapping[str, str],
         jvm: BegunJvm | None,
         drain_seconds: float = 10.0,
-        scratch: Path | None = None,
     ) -> None:
-        """Start Spark with the settings ``merged``, made by ``settings.effective``, in ``jvm``; None: in a JVM that
-        Spark's scripts start. With a cluster it takes until this has started executors.
+        """Start Spark with the settings ``merged``, made by ``settings.effective``, in ``jvm``; None: in the JVM of
+        :func:`begin_scripts`. With a cluster it takes until this has started executors.
 
-        ``scratch``: folder for the JVM's files; None: the folder for temporary files. Raises SPARK_START_FAILED,
-        SPARK_NO_EXECUTOR and SPARK_SLOTS_MISSING.
+        Raises SPARK_START_FAILED, SPARK_NO_EXECUTOR and SPARK_SLOTS_MISSING.
         """
         self._drain_seconds = drain_seconds
         self._used_slots = 0
@@ -92,9 +100,7 @@ class SparkRunner(TaskRunner):
         self._executors: Executors | None = None
         self._versions: Mapping[str, str] | None = None
         try:
-            if jvm is None:
-                start_jvm(merged, scratch)
-            else:
+            if jvm is not None:
                 attach(jvm)
             with connecting(merged[MASTER]):
                 self._spark = SparkContext.getOrCreate(SparkConf().setAll(list(merged.items())))
