@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterator
 
 import pymysql
@@ -9,9 +10,11 @@ import pytest
 
 from shardmerge.proto.sql_lexer import ANSI_QUOTES
 from shardmerge.worker.binlog.events import EventType, FormatDescription, parse_query
+from shardmerge.worker.core.mysql.connection import Endpoint, Session, Side, connect, execute
 from shardmerge.worker.ddl.sql.clause import ClauseKind
 from shardmerge.worker.ddl.sql.rewrite import rename_tables, without_clauses, without_references
 from shardmerge.worker.ddl.sql.statement import AlterTable, Ddl, names, parse_ddl
+from shardmerge.worker.ddl.structure.schema_tracker import open_tracker
 from tests.support.binlog import read_binlog
 from tests.support.database import Database
 from tests.support.ddl_cases import ALTERS, CLAUSES, OTHERS, TABLES, Case
@@ -209,3 +212,17 @@ def test_the_session_of_a_statement(server: Database) -> None:
     assert (found.variables.sql_mode or 0) & ANSI_QUOTES
     assert found.variables.has_ended
     assert found.is_text
+
+
+def test_a_tracker_is_dropped_when_a_stop_ends_its_session(server: Database) -> None:
+    server.execute("CREATE DATABASE IF NOT EXISTS trackers")
+    session = connect(Endpoint(server.host, server.port, "root"), Side.TARGET, name="target")
+    tracker = open_tracker(session, ("trackers", "t", "s"), "locks", 7)
+
+    def create(inner: Session) -> None:
+        execute(inner, "CREATE TABLE {}.{} (id INT PRIMARY KEY)".format(*tracker.place))
+        vars(inner)["_sock"].shutdown(socket.SHUT_RDWR)
+
+    with pytest.raises(pymysql.MySQLError):
+        tracker.created("a", "t", create)
+    assert server.query("SELECT TABLE_NAME FROM information_schema.TABLES WHERE TABLE_SCHEMA = 'trackers'") == []

@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 from grpc import insecure_channel
-from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
-from grpc_health.v1.health_pb2_grpc import HealthStub
+from grpc_health.v1 import health_pb2
 
 from shardmerge.master.commands.cluster.members import FREE, STARTING, list_members
 from shardmerge.master.state import parse
@@ -145,8 +144,12 @@ def test_a_worker_is_listed_before_spark_is_ready(rig: Rig) -> None:
     rig.hooks.reached("spark.connecting")
     assert _members(rig) == {"worker-1": STARTING}
     with insecure_channel(worker.address) as channel:
-        answer = HealthStub(channel).Check(HealthCheckRequest(), timeout=60)
-    assert answer.status == HealthCheckResponse.NOT_SERVING
+        check = channel.unary_unary(
+            "/grpc.health.v1.Health/Check",
+            health_pb2.HealthCheckRequest.SerializeToString,
+            health_pb2.HealthCheckResponse.FromString,
+        )
+        assert check(health_pb2.HealthCheckRequest(), timeout=60).status == health_pb2.HealthCheckResponse.NOT_SERVING
     rig.hooks.release("spark.connecting")
     until(lambda: _says(worker, b"registered"), "it is registered")
     assert _members(rig) == {"worker-1": FREE}

@@ -12,10 +12,25 @@ LONGTEXT; collations that it lacks). So columns that the statement does not chan
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Generator, Mapping
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 
-from shardmerge.worker.core.mysql.connection import Session, dialect_of, execute, quote_name, rows, text_of
+import pymysql
+
+from shardmerge.proto.errors import ShardmergeError
+from shardmerge.worker.core.mysql.connection import (
+    CONNECT_SECONDS,
+    Session,
+    Side,
+    connect,
+    dialect_of,
+    endpoint_of,
+    execute,
+    quote_name,
+    rows,
+    text_of,
+)
 from shardmerge.worker.core.mysql.create_table import merged_create_table
 from shardmerge.worker.core.mysql.information_schema import read_table
 from shardmerge.worker.core.mysql.show_create import CreateStatement, read_create_statement
@@ -71,8 +86,7 @@ class SchemaTracker:
     ) -> Tracked:
         """``table`` after the statement. ``run`` runs the statement on the tracker. ``as_declared``: returns the table
         with the columns that the statement declares, as the source has them."""
-        self._drop()
-        try:
+        with self._absent_otherwise():
             self._make(table, creation)
             before = self._read(table)
             run(self._session)
@@ -80,20 +94,15 @@ class SchemaTracker:
             if now is None or before is None:
                 raise AssertionError("the tracker is gone")
             return Tracked(merge_tracked(table, before, as_declared(now), declared), self._creation())
-        finally:
-            self._drop()
 
     def created(self, schema: str, name: str, run: Callable[[Session], None]) -> Tracked:
         """A table that the statement creates. ``run`` runs the statement with the tracker's name."""
-        self._drop()
-        try:
+        with self._absent_otherwise():
             run(self._session)
             made = read_table(self._session, *self.place, source="target")
             if made is None:
                 raise AssertionError("the tracker was not made")
             return Tracked(replace(made.structure, schema=schema, name=name), self._creation())
-        finally:
-            self._drop()
 
     def _make(self, table: Table, creation: CreateStatement) -> None:
         fallbacks = find_fallback_collations(self._session, {creation.collation, *table.collations})
@@ -117,8 +126,27 @@ class SchemaTracker:
     def _creation(self) -> CreateStatement:
         return read_create_statement(self._session, *self.place)
 
-    def _drop(self) -> None:
-        execute(self._session, f"DROP TABLE IF EXISTS {quote_name(self._schema)}.{quote_name(self._name)}")
+    @contextmanager
+    def _absent_otherwise(self) -> Generator[None]:
+        """Before and after the block there is no tracker."""
+        self._drop(self._session)
+        try:
+            yield
+        finally:
+            try:
+                self._drop(self._session)
+            except pymysql.MySQLError:
+                # A stop has ended the session. After stop-task no run of the task would drop the tracker.
+                with suppress(pymysql.MySQLError, ShardmergeError):
+                    other = connect(
+                        endpoint_of(self._session), Side.TARGET, name="target", read_timeout=CONNECT_SECONDS
+                    )
+                    with closing(other):
+                        self._drop(other)
+                raise
+
+    def _drop(self, session: Session) -> None:
+        execute(session, f"DROP TABLE IF EXISTS {quote_name(self._schema)}.{quote_name(self._name)}")
 
 
 def open_tracker(session: Session, who: tuple[str, str, str], asker: str, epoch: int) -> SchemaTracker:
