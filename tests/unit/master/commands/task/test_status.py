@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from shardmerge.master.commands.cluster.members import list_members
 from shardmerge.master.commands.task.status import task_status
+from shardmerge.master.state import Entry
 from shardmerge.proto import common_pb2, errors
 from shardmerge.proto import config_pb2 as config
 from shardmerge.proto import master_pb2 as pb
+from shardmerge.proto import state_pb2 as state_pb
 from shardmerge.proto.common_pb2 import Stage
 from shardmerge.proto.rpc.coded_errors import error_to_proto
 from tests.unit.master.records import state
@@ -38,13 +42,17 @@ def test_the_worst_of_all_sources_is_reported() -> None:
     assert task_status("t", [broken_relay]).startswith("Error - Some error occurred in relay")
 
 
-def test_members_are_free_bound_or_offline() -> None:
-    now = state(workers=("w1", "w2"), bindings={"s1": "w1", "s2": "gone", "s3": ""})
+def test_members_are_free_bound_starting_or_offline() -> None:
+    now = state(workers=("w1", "w2"), bindings={"s1": "w1", "s2": "gone", "s3": "w3"})
+    starting = {name: Entry(state_pb.WorkerRecord(name=name, address="h:1"), 1) for name in ("w2", "w3", "w4")}
+    now = replace(now, starting=starting)
     answer = list_members(pb.ListMemberRequest(), now)
     assert [(one.name, one.stage, one.source) for one in answer.workers] == [
         ("gone", "offline", "s2"),
         ("w1", "bound", "s1"),
         ("w2", "free", ""),
+        ("w3", "starting", "s3"),
+        ("w4", "starting", ""),
     ]
     assert not list_members(pb.ListMemberRequest(leader=True), now).workers
     named = list_members(pb.ListMemberRequest(worker=True, names=["w2"]), now)
