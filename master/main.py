@@ -20,7 +20,7 @@ from shardmerge.proto.config.secrets import variables
 from shardmerge.proto.config.secrets.key_file import key_file
 from shardmerge.proto.diagnostics import recent_lines
 from shardmerge.proto.errors import ShardmergeError
-from shardmerge.proto.etcd.access import check_access
+from shardmerge.proto.etcd.access import AccessCheck
 from shardmerge.proto.files.local_socket import default_path
 from shardmerge.proto.log import configure, get_logger
 from shardmerge.proto.networks import Networks
@@ -47,7 +47,8 @@ def command(path: Path | None, **flags: str | None) -> None:
         for note in given.notes:
             get_logger().warning("configuration", note=note)
         use_in_daemon(tls_of(file), etcd_tls_of(file))
-        check_access(file.etcd, etcd_tls_of(file), insecure=file.insecure)
+        access = AccessCheck(file.etcd, etcd_tls_of(file), insecure=file.insecure)
+        access.judge()
         if file.trace_endpoint:
             check_installed()
             use_tracer(otel_tracer(file.trace_endpoint, "dm-master", file.name))
@@ -73,7 +74,8 @@ def command(path: Path | None, **flags: str | None) -> None:
                 http_is_default=file.http_is_default,
                 history_days=file.history_days,
                 history_sample_seconds=file.history_sample_seconds,
-            )
+            ),
+            access,
         )
     except ShardmergeError as error:
         click.echo(f"error: {error}\n       what to do: {error.workaround}", err=True)
@@ -85,16 +87,18 @@ def main() -> None:
     command(with_two_dashes(sys.argv[1:], flag_names(MasterFile)), prog_name="dm-master")
 
 
-def _run(settings: Settings) -> None:
-    """Run until SIGTERM or SIGINT, which drain; a second signal ends the process at once."""
+def _run(settings: Settings, access: AccessCheck) -> None:
+    """Run until SIGTERM or SIGINT, which drain; a second signal ends the process at once. Raises OPEN_ETCD."""
     ending = threading.Event()
     call_on_termination(ending.set)
+    access.follow(ending)
     master = Master(settings).start()
     ending.wait()
     get_logger().info("ending", master=settings.name)
     failpoints.hit("master.ending")
     master.stop()
     end_tracing()
+    access.check()
 
 
 if __name__ == "__main__":

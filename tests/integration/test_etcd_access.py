@@ -89,6 +89,22 @@ def test_loopback_in_plain_text_is_refused(kind: str, tmp_path: Path) -> None:
         assert _CODE in logged and "listening" in logged
 
 
+@pytest.mark.parametrize("kind", ["master", "worker"])
+def test_an_open_etcd_that_was_away_at_the_start(kind: str, tmp_path: Path) -> None:
+    etcd = Etcd(tmp_path / "etcd", host="127.0.0.1")
+    relay = {"relay-dir": str(tmp_path / "relay")} if kind == "worker" else {}
+    daemon = Daemon(kind, "d", tmp_path, {"etcd": [etcd.endpoint], **relay}, {}, spark=False)
+    daemon.start(wait=False)
+    try:
+        until(lambda: b"listening" in daemon.log.read_bytes(), "it listens")
+        with _running(etcd):
+            until(lambda: not daemon.alive, f"it ends: {daemon.last_lines()}", 60)
+            assert _CODE in daemon.log.read_text()
+            assert daemon.exit_code == 1
+    finally:
+        daemon.stop()
+
+
 @pytest.mark.parametrize("verified", [True, False], ids=["with client certificates", "without"])
 def test_tls(verified: bool, tmp_path: Path) -> None:
     authority = Authority(tmp_path / "ca", "authority")

@@ -32,7 +32,7 @@ from shardmerge.proto.config.daemon.tls import etcd_tls_of
 from shardmerge.proto.diagnostics.self_report import SelfReport
 from shardmerge.proto.errors import ShardmergeError
 from shardmerge.proto.etcd import Etcd, Snapshot
-from shardmerge.proto.etcd.access import check_access
+from shardmerge.proto.etcd.access import AccessCheck
 from shardmerge.proto.http.loops import LoopAges
 from shardmerge.proto.http.server import HttpEndpoint, started_endpoint
 from shardmerge.proto.log import get_logger
@@ -87,6 +87,7 @@ class Daemon:
         self._config = config
         self._spark: TaskRunner = NoTasks()
         self._stop = stop
+        self._access = AccessCheck(config.etcd, etcd_tls_of(config), insecure=config.insecure)
         self._serving = Serving()
         calls = RunningCalls()
         caller_proof.use(secret.call_keys)
@@ -125,7 +126,8 @@ class Daemon:
     def start(self) -> None:
         """Listen, and announce in etcd that Spark starts. Raises OPEN_ETCD and CANNOT_LISTEN; :meth:`close` undoes what
         was begun."""
-        check_access(self._config.etcd, etcd_tls_of(self._config), insecure=self._config.insecure)
+        self._access.judge()
+        self._access.follow(self._stop)
         worker_pb2_grpc.add_WorkerServicer_to_server(WorkerService(self), self._server)
         relay_pb2_grpc.add_RelayServicer_to_server(self._task_service, self._server)
         compare_pb2_grpc.add_WorkerCompareServicer_to_server(self._comparisons, self._server)
@@ -150,8 +152,16 @@ class Daemon:
             log_diagnosis(self._config.advertise_addr, tls.files)  # report problems before others connect
 
     def run(self, spark: TaskRunner) -> None:
-        """Register, and reconcile until stopped, superseded, or ``spark`` is lost."""
+        """Register, and reconcile until stopped, superseded, or ``spark`` is lost. Raises OPEN_ETCD."""
         self._spark = spark
+        self._reconcile_until_stopped()
+        self.check_access()
+
+    def check_access(self) -> None:
+        """Raise OPEN_ETCD if that is why the worker has stopped."""
+        self._access.check()
+
+    def _reconcile_until_stopped(self) -> None:
         for _ in self._etcd.watch(etcd_keys.PREFIX, 0, self._stop, resync_seconds=2.0):
             self._loops.begins(_RECONCILE)
             self._spark.check()

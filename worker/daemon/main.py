@@ -184,6 +184,7 @@ def _serve(config: WorkerFile, stop: threading.Event, begin: Begin) -> bool:
 
         runner = unless_stopped(complete_tasks, stop, seconds)
         if runner is None:
+            daemon.check_access()
             return False
         log.info("Spark is ready", seconds=round(time.monotonic() - began, 1), spark_ui=runner.ui_url)
         daemon.run(runner)
