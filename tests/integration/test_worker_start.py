@@ -18,6 +18,7 @@ from shardmerge.master.state import parse
 from shardmerge.proto import etcd_keys
 from shardmerge.proto.config.daemon.spark import SECRET_KEY
 from shardmerge.proto.master_pb2 import ListMemberRequest
+from shardmerge.worker.core.spark.settings import LOG_LEVEL
 from tests.support.daemon import Daemon
 from tests.support.etcd import Etcd
 from tests.support.hooks import Hooks
@@ -27,7 +28,7 @@ from tests.support.wait import until
 pytestmark = pytest.mark.spark
 
 _IS_IN_JVM = b"Setting Spark log level"
-"""Text that Spark logs in its JVM before it connects to its cluster."""
+"""Text that Spark writes in its JVM before it connects to its cluster, if its log level is configured."""
 _SOON_SECONDS = 45.0
 """Spark gives up a cluster after 60 s and more; on a quiet machine the end takes less than 3."""
 
@@ -44,14 +45,22 @@ class Rig:
         return self.folder / "tmp"
 
     def begin(
-        self, kind: str = "worker", spark_master: str = "local[4]", etcd: str = "", *, spark: bool = True, **more: int
+        self,
+        kind: str = "worker",
+        spark_master: str = "local[4]",
+        etcd: str = "",
+        *,
+        spark: bool = True,
+        spark_level: str = "ERROR",
+        **more: int,
     ) -> Daemon:
         """Start a daemon and return at once. ``spark``: a worker has a JVM."""
         settings: dict[str, object] = {"etcd": [etcd or self.etcd.endpoint], "log-format": "text"}
         if kind == "worker":
+            level = {LOG_LEVEL: spark_level} if spark_level else {}
             settings |= {
                 "relay-dir": str(self.folder / "relay"),
-                "spark": {"master": spark_master, SECRET_KEY: "canary"},
+                "spark": {"master": spark_master, SECRET_KEY: "canary", **level},
             }
         settings |= {key.replace("_", "-"): value for key, value in more.items()}
         environment = {"TMPDIR": str(self.temporary), "PYTHONUNBUFFERED": "1", **self.hooks.environment}
@@ -193,6 +202,15 @@ def test_etcd_is_away(rig: Rig, kind: str) -> None:
     daemon = rig.begin(kind, etcd=f"127.0.0.1:{free_port()}", spark=False)
     until(lambda: _says(daemon, b"listening"), "it listens")
     rig.end(daemon)
+
+
+def test_spark_writes_nothing_into_the_log(rig: Rig) -> None:
+    worker = rig.begin(spark_level="")
+    until(lambda: _says(worker, b"registered"), "it is registered")
+    lines = worker.log.read_text().splitlines()
+    assert [line for line in lines if "program=dm-worker" not in line] == []
+    assert ["Spark is starting" in line or "Spark is ready" in line for line in lines].count(True) == 2
+    rig.end(worker)
 
 
 def test_a_worker_that_runs_is_drained_by_sigint(rig: Rig) -> None:

@@ -14,7 +14,7 @@ from shardmerge.proto import errors
 from shardmerge.proto.tls.process import of_process
 from shardmerge.worker.core.spark.jvm import BegunJvm, Java, begin_jvm
 from shardmerge.worker.core.spark.scratch_dir import ScratchDir
-from shardmerge.worker.core.spark.settings import effective, ui_address
+from shardmerge.worker.core.spark.settings import LOG_LEVEL, effective, ui_address
 
 _LOCAL_IP = "SPARK_LOCAL_IP"
 _PYTHON = "PYSPARK_PYTHON"
@@ -48,6 +48,9 @@ def begin_driver(
         os.environ[_PYTHON] = own  # Spark's own commands read the setting; PySpark reads only the variable
     os.environ[_LOCAL_IP] = ui_address(settings, os.environ.get(_LOCAL_IP, ""), only_tls=of_process() is not None)
     try:
-        return BegunDriver(merged, begin_jvm(merged, scratch.path, options, in_child))
+        jvm = begin_jvm(merged, scratch.path, options, in_child)
     except (OSError, ValueError) as error:
         raise errors.worker.SPARK_START_FAILED(reason=error) from error
+    if jvm is not None and LOG_LEVEL not in settings:
+        merged = {key: value for key, value in merged.items() if key != LOG_LEVEL}  # its JVM logs errors only
+    return BegunDriver(merged, jvm)

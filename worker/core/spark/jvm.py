@@ -29,6 +29,20 @@ _MEMORY = "spark.driver.memory"
 _OPTIONS = "spark.driver.extraJavaOptions"
 _POLL_SECONDS = 0.02
 _NUMBER_BYTES = 4
+_LOGGING = """\
+rootLogger.level = error
+rootLogger.appenderRef.stderr.ref = stderr
+appender.stderr.type = Console
+appender.stderr.name = stderr
+appender.stderr.target = SYSTEM_ERR
+appender.stderr.layout.type = PatternLayout
+appender.stderr.layout.pattern = %d{yyyy-MM-dd'T'HH:mm:ss} spark %p %c{1}: %m%n%ex
+logger.gateway.name = org.apache.spark.api.python.PythonGatewayServer
+logger.gateway.level = error
+"""
+"""Log4j's configuration (https://logging.apache.org/log4j/2.x/manual/configuration.html): Spark's own begins with lines
+about itself, and with warnings that are no problem of a driver that only schedules. The gateway is an interpreter for
+Spark: where its logger has another level than the root logger, it writes two lines about that."""
 # What Spark's launcher adds (org.apache.spark.launcher.JavaModuleOptions), but not the incubator module for vectors.
 # Only Spark's machine learning uses it. With it the JVM would start more slowly, and would print a warning.
 MODULE_OPTIONS = (
@@ -139,12 +153,14 @@ def needs_scripts(settings: Mapping[str, str], environment: Mapping[str, str], c
     )
 
 
-def command(java: Java, settings: Mapping[str, str], further: str, options: Sequence[str]) -> list[str]:
-    """The command line of the driver's JVM. ``further``: the user's SPARK_SUBMIT_OPTS."""
+def command(java: Java, settings: Mapping[str, str], further: str, options: Sequence[str], logging: Path) -> list[str]:
+    """The command line of the driver's JVM. ``further``: the user's SPARK_SUBMIT_OPTS; ``logging``: Log4j's file,
+    unless the user's options name another one."""
     return [
         str(java.program),
         "-cp",
         java.class_path,
+        f"-Dlog4j2.configurationFile={logging}",
         *shlex.split(further),
         f"-Xmx{settings[_MEMORY]}",
         *options,
@@ -168,13 +184,15 @@ def begin_jvm(
     java = find_java(os.environ)
     if java is None or needs_scripts(settings, os.environ, _configuration(java)):
         return None
-    line = command(java, settings, os.environ.get("SPARK_SUBMIT_OPTS", ""), options(java))
+    place = Path(tempfile.mkdtemp(prefix="gateway-", dir=folder))
+    logging = place / "log4j2.properties"
+    logging.write_text(_LOGGING, encoding="utf-8")
+    line = command(java, settings, os.environ.get("SPARK_SUBMIT_OPTS", ""), options(java), logging)
 
     def prepare() -> None:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # of a terminal: the worker drains with a living JVM
         in_child()
 
-    place = Path(tempfile.mkdtemp(prefix="gateway-", dir=folder))
     process = subprocess.Popen(
         line,
         stdin=subprocess.PIPE,

@@ -35,6 +35,7 @@ LOOPBACK = "127.0.0.1"
 _DRIVER_HOST = "spark.driver.host"
 _INSTANCES = "spark.executor.instances"
 _EXECUTOR_CORES = "spark.executor.cores"
+LOG_LEVEL = "spark.log.level"
 _DEFAULTS: Mapping[str, str] = {
     MASTER: "local[64]",
     "spark.api.mode": "classic",
@@ -52,7 +53,7 @@ _DEFAULTS: Mapping[str, str] = {
     "spark.ui.showConsoleProgress": "false",
     # The web page of each worker of a machine needs a port: the default of 16 would limit the number of workers.
     "spark.port.maxRetries": "256",
-    "spark.log.level": "ERROR",
+    LOG_LEVEL: "ERROR",
     "spark.sql.artifact.isolation.enabled": "false",
     "spark.python.daemon.module": "shardmerge.worker.core.spark.python_daemon",
 }

@@ -54,7 +54,7 @@ def test_what_needs_the_scripts(
 
 def test_no_setting_is_on_the_command_line() -> None:
     own = {"spark.authenticate.secret": "a-secret", "spark.driver.extraJavaOptions": '-Da="x y"'}
-    found = command(Java(Path("/java"), Path("/spark")), effective(own), '-Db="1 2"', ["-Dc"])
+    found = command(Java(Path("/java"), Path("/spark")), effective(own), '-Db="1 2"', ["-Dc"], Path("/log"))
     assert "a-secret" not in " ".join(found)
     assert {"-Da=x y", "-Db=1 2", "-Dc", "-Xmx480m"} <= set(found)
     # Of equal options the JVM uses the last one: the user's.
