@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from shardmerge.master.precheck.duplicate_keys import KeyChecks
+from shardmerge.master.precheck.shard_checks import ShardChecks
 from shardmerge.master.state import State
 from shardmerge.master.workers.client import Workers
 from shardmerge.proto import config_pb2 as config
@@ -87,6 +88,7 @@ def check_subtasks(
         return flattened(answer, source)
 
     results = [one for some in workers.for_each(subtasks, check) for one in some]
+    results += ShardChecks(state, workers, seconds, as_recorded).run(subtasks, all_subtasks)
     if keys:
         results += KeyChecks(state, workers, seconds).run(subtasks, all_subtasks, proven=prove_keys)
     return Checks(tuple(_once_per_target(results)))

@@ -186,9 +186,11 @@ TARGET_TABLE_DIFFERS = _define(
     "target-table-differs",
     scope=Scope.TARGET,
     message="source {source}: target table {target_schema}.{target_table} does not fit: {differences}",
-    workaround="ALTER the target table so that it holds every value and has a unique key over the mapped key, or "
-    "correct the column mapping (update-task); then `dmctl resume-task {task} -s {source}`. Do not drop or empty a "
-    "table that has rows: those of other sources would be lost.",
+    workaround="ALTER the target table so that it holds every value of all its shard tables and has a unique key over "
+    "the mapped key, or correct the column mapping (update-task); then `dmctl resume-task {task} -s {source}`. Do not "
+    "drop or empty a table that has rows: those of other sources would be lost. If no type holds the values of all "
+    "shard tables (check-task shows them with code 12105), change the shard table instead: until the copy of source "
+    "{source} has begun, `dmctl resume-task {task} -s {source}` reads its tables' structures again.",
 )
 TARGET_NOT_TRANSACTIONAL = _define(
     40031,

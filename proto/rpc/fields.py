@@ -237,6 +237,11 @@ TEXTS: dict[str, Rule] = {
     "WorkerDiagnoseRequest.task": NAME,
     "WorkerDiagnoseRequest.source": NAME,
     "CheckSubTaskRequest.together": NAME,
+    "CheckShardsRequest.checked": NAME,
+    "ShardStructure.source": NAME,
+    "ShardStructure.target": TABLE,
+    "ShardStructure.structure": TEXT,
+    "ShardStructure.required": IDENTIFIER,
     "KeyShard.source": NAME,
     "KeyShard.schema": IDENTIFIER,
     "KeyShard.table": IDENTIFIER,
@@ -313,6 +318,7 @@ NUMBERS: dict[str, int] = {
 
 COUNTS: dict[str, int] = {
     "CheckSubTaskRequest.family": 4_096,
+    "CheckShardsRequest.family": 4_096,
     "CheckSwitchRequest.subtasks": 4_096,
     "CheckKeysRequest.looked_for": 1_000_000,
     "KeyShard.samples": 10_000,
