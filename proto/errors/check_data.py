@@ -112,6 +112,15 @@ SHARD_CHARSETS_DIFFER = _define(
     workaround="Create {target} at the target before the task starts, with CHARACTER SET utf8mb4 for these columns. "
     "Nothing to do if all texts have only characters of both: the task stops at the first text that does not fit.",
 )
+SEQUENCES_LET_THROUGH = _define(
+    12108,
+    "sequences-let-through",
+    scope=Scope.CONFIG,
+    message="source {source}: the rules let sequences through, which are no tables: {sequences}",
+    workaround="Exclude them in the block-allow-list of the source, as ignore-tables: [{entries}] (where do-tables are "
+    "listed, these alone must not match them). The numbers that they give are in the rows and are copied; the target "
+    "gets no sequence. Else the task stops when a sequence reserves its next numbers (40010).",
+)
 SQL_MODE_DIFFERS = _define(
     12062,
     "sql-mode-differs",

@@ -144,7 +144,8 @@ TABLE_UNKNOWN = _define(
     message="source {source}: the rules let rows of {schema}.{table} at {position} through, but this table did not "
     "exist when the task started",
     workaround="Nothing is lost: the task has stopped before these rows. `dmctl update-task <file>` adds the "
-    "table, with its history; or exclude it in the block-allow-list.",
+    "table, with its history; or exclude it in the block-allow-list. A sequence (MariaDB) is no table: exclude it "
+    "(ignore-tables), and `dmctl update-task <file>`.",
 )
 LANES_CHANGED = _define(
     40011,

@@ -41,7 +41,7 @@ from shardmerge.worker.core.mysql.create_table import (
 from shardmerge.worker.core.mysql.endpoint import Endpoint
 from shardmerge.worker.core.mysql.information_schema import read_table
 from shardmerge.worker.core.mysql.server_errors import ErrorKind, errno_of, kind_of, reason_of
-from shardmerge.worker.core.mysql.show_create import CreateStatement, read_create_statement, read_create_texts
+from shardmerge.worker.core.mysql.show_create import CreateStatement, read_create_texts, read_shard_statements
 from shardmerge.worker.core.table import EXACT_KINDS, Column, Table, ValueKind
 from shardmerge.worker.core.table_plan import AutoIncrement, ColumnPlan, TablePlan, TargetTable
 from shardmerge.worker.target.tables.column_fit import incompatibility
@@ -395,7 +395,7 @@ def read_shard_creation(source: Session, plan: TablePlan) -> CreateStatement:
     """The shard table's CREATE TABLE. Raises SOURCE_TABLE_GONE and coded errors."""
     table = plan.table
     try:
-        found = read_create_statement(source, table.schema, table.name)
+        [found] = read_shard_statements(source, [(table.schema, table.name)])
     except pymysql.MySQLError as error:
         if errno_of(error) not in (_NO_SUCH_SCHEMA, _NO_SUCH_TABLE):
             raise to_coded(error, _endpoint(source), Side.SOURCE, plan.source) from error
