@@ -36,6 +36,11 @@ class Checks:
     def passed(self) -> int:
         return sum(one.state == pb.CHECK_STATE_PASS for one in self.results)
 
+    @property
+    def by_state(self) -> tuple[pb.CheckResult, ...]:
+        """All results, the failures first, then the warnings."""
+        return tuple(sorted(self.results, key=lambda one: -one.state))
+
     def failures_and_warnings(self) -> tuple[pb.CheckResult, ...]:
         """Failures and warnings."""
         return tuple(one for one in self.results if one.state != pb.CHECK_STATE_PASS)

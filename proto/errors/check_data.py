@@ -100,8 +100,8 @@ SHARD_TABLES_DIFFER = _define(
     "{differences}",
     workaround="Create {target} at the target before the task starts: with all columns of these shard tables, for each "
     "of them a type that holds the values of all, a default (or NULL) where a shard table lacks the column, and a "
-    "unique key over the key of each. `dmctl schema` shows the statements that each source would use. Or make the "
-    "shard tables equal. Then check-task again.",
+    "unique key over the key of each. `dmctl schema <file>` shows the statements that each source would use. Or make "
+    "the shard tables equal. Then check-task again.",
 )
 SHARD_CHARSETS_DIFFER = _define(
     12107,

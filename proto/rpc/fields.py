@@ -156,6 +156,7 @@ TEXTS: dict[str, Rule] = {
     "CompareRequest.task": NAME,
     "CompareRequest.sources": NAME,
     "CompareRequest.tables": TABLE,
+    "CompareRequest.left_out": TABLE,
     "CompareRequest.task_sources": NAME,
     # configurations, which the master has read from files: a file has no limits for most of these
     "SourceConfig.source_id": NAME,

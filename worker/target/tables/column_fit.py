@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from functools import lru_cache
 
 from shardmerge.worker.core.mysql.create_table import widened_type
 from shardmerge.worker.core.table import FIXED_BINARY, Column, ValueKind
@@ -84,6 +85,7 @@ _WIDEST = (
 """A column's values have a type at the target only if one of these holds them."""
 
 
+@lru_cache(maxsize=4096)
 def types_that_hold(plan: ColumnPlan) -> frozenset[str]:
     """The widest types that hold every value of the mapped source column. Two columns without a common one have no type
     that holds both."""

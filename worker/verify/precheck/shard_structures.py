@@ -6,7 +6,7 @@ table of the source that is first; so a target that is made from one of these mu
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -73,9 +73,8 @@ def _kind_of(item: ColumnPlan) -> object:
 def compare_shards(groups: Sequence[ShardGroup], *, exists: bool, widens: bool) -> Iterator[pb.CheckResult]:
     """The findings for one target. ``exists``: the target table does, so each source is compared with it alone.
     ``widens``: it gets each shard table's columns (`shard-mode: optimistic`)."""
-    contradicting = {name for name, _ in _contradictions(groups)}
-    for _, found in _contradictions(groups):
-        yield found
+    contradicting = dict(_contradictions(groups))
+    yield from contradicting.values()
     if exists or any(group.plan.transform is not None for group in groups):
         return
     makers = [group for group in groups if group.makes_target]
@@ -138,7 +137,9 @@ def _target(groups: Sequence[ShardGroup]) -> str:
 # --- a target that will be created
 
 
-def _unfit(makers: Sequence[ShardGroup], groups: Sequence[ShardGroup], known: set[str]) -> Iterator[pb.CheckResult]:
+def _unfit(
+    makers: Sequence[ShardGroup], groups: Sequence[ShardGroup], known: Collection[str]
+) -> Iterator[pb.CheckResult]:
     """A failure if no source can create a target that fits all shard tables, a warning if some cannot. ``known``:
     columns that are reported already."""
     bad = [(maker, found) for maker in makers if (found := _problems(maker, groups, known))]
@@ -152,7 +153,7 @@ def _unfit(makers: Sequence[ShardGroup], groups: Sequence[ShardGroup], known: se
     yield report(_ITEM, source, error)
 
 
-def _problems(maker: ShardGroup, groups: Sequence[ShardGroup], known: set[str]) -> Mapping[str, list[str]]:
+def _problems(maker: ShardGroup, groups: Sequence[ShardGroup], known: Collection[str]) -> Mapping[str, list[str]]:
     """What does not fit a target that is created like ``maker``, by the shard table's name."""
     target = created_like(maker)
     found: dict[str, list[str]] = {}
