@@ -14,6 +14,9 @@ from shardmerge.proto import compare_pb2 as pb
 from shardmerge.proto import errors
 from shardmerge.proto.common_pb2 import ErrorDetail
 from shardmerge.proto.files.durable_file import private_text
+from shardmerge.proto.listed_names import listed
+
+_SHOWN = 5
 
 SAME, DIFFERENT, UNKNOWN = 0, 1, 2
 """Exit codes: no differences; differences (that are left); not everything could be compared."""
@@ -124,9 +127,20 @@ def answer(
     if repair and left + fixed:
         text = f"{left + fixed} differences found, {fixed} repaired, {left} left"
     if code == UNKNOWN or not is_whole:
-        text += f"{'; ' if text else ''}not everything could be judged"
+        text += f"{'; ' if text else ''}not everything could be judged{_without_result(outcome.tables)}"
+    left_out = dict.fromkeys(table.target_table for table in outcome.tables if table.left_out)
+    if left_out:
+        text += f"; left out: {listed(list(left_out), _SHOWN)}"
     tables = sorted(outcome.tables, key=lambda table: (table.source, table.source_table, table.reference))
     return pb.CompareAnswer(result=code == SAME, msg=text, tables=tables, report=report, seconds=seconds)
+
+
+def _without_result(tables: Sequence[pb.ComparedTable]) -> str:
+    """The target tables that were not judged, as the end of a sentence; "" if the reason is another one."""
+    names = dict.fromkeys(table.target_table for table in tables if table.unjudged or table.not_compared)
+    if not names:
+        return ""
+    return f": {listed(list(names), _SHOWN)} (the table shows why; --leave-out leaves a table out)"
 
 
 class ReportFile:

@@ -22,6 +22,8 @@ def compared(answer: pb.CompareAnswer) -> RenderableType:
     for table in answer.tables:
         counts = (table.missing, table.extra, table.different, table.unjudged, table.repaired)
         remark = f"not compared: {table.not_compared}" if table.not_compared else table.remark
+        if table.left_out:
+            remark = "left out"
         first, *others = table.source_table.split(", ")
         if table.held_keys:
             remark = f"{table.held_keys} key(s) held in the quarantine differ until `quarantine retry`"
@@ -31,7 +33,7 @@ def compared(answer: pb.CompareAnswer) -> RenderableType:
             style.cell(table.source, "bold"),
             style.cell(f"{first} and {len(others)} more" if others else first),
             style.cell(table.target_table),
-            "–" if table.not_compared else format.rows(table.rows),
+            "–" if table.not_compared or table.left_out else format.rows(table.rows),
             *(Text(format.rows(count), style="bold red" if count and unrepaired(table) else "") for count in counts),
             style.cell(remark or "–", "yellow" if remark else ""),
         )

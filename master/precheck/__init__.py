@@ -1,5 +1,5 @@
 """Pre-checks of a task.
 
-precheck calls the workers' checks and combines their answers; duplicate_keys adds the check over several sources, with
-key_merge as its pure part.
+precheck calls the workers' checks and combines their answers; two checks are over several sources: shard_checks, and
+duplicate_keys with key_merge as its pure part.
 """

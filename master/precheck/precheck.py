@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from shardmerge.master.precheck.duplicate_keys import KeyChecks
+from shardmerge.master.precheck.shard_checks import ShardChecks
 from shardmerge.master.state import State
 from shardmerge.master.workers.client import Workers
 from shardmerge.proto import config_pb2 as config
@@ -34,6 +35,11 @@ class Checks:
     @property
     def passed(self) -> int:
         return sum(one.state == pb.CHECK_STATE_PASS for one in self.results)
+
+    @property
+    def by_state(self) -> tuple[pb.CheckResult, ...]:
+        """All results, the failures first, then the warnings."""
+        return tuple(sorted(self.results, key=lambda one: -one.state))
 
     def failures_and_warnings(self) -> tuple[pb.CheckResult, ...]:
         """Failures and warnings."""
@@ -87,6 +93,7 @@ def check_subtasks(
         return flattened(answer, source)
 
     results = [one for some in workers.for_each(subtasks, check) for one in some]
+    results += ShardChecks(state, workers, seconds, as_recorded).run(subtasks, all_subtasks)
     if keys:
         results += KeyChecks(state, workers, seconds).run(subtasks, all_subtasks, proven=prove_keys)
     return Checks(tuple(_once_per_target(results)))

@@ -85,6 +85,11 @@ class Workers:
         )
         return self._ask(worker, lambda stub: stub.CheckSubTask(request, timeout=seconds))
 
+    def check_shards(
+        self, worker: state.WorkerRecord, request: pb.CheckShardsRequest, seconds: float
+    ) -> pb.CheckShardsResponse:
+        return self._ask(worker, lambda stub: stub.CheckShards(request, timeout=seconds))
+
     def check_keys(
         self, worker: state.WorkerRecord, request: pb.CheckKeysRequest, seconds: float
     ) -> pb.CheckKeysResponse:

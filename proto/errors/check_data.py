@@ -82,6 +82,45 @@ COLLATION_COARSER = _define(
     workaround="Give the target's column the source's collation (or the character set's _bin) before the task starts: "
     "the task stops at the first two rows that become one key.",
 )
+SHARD_TYPES_CONTRADICT = _define(
+    12105,
+    "shard-types-contradict",
+    scope=Scope.SOURCE,
+    message="{target}: no type of column {column} holds every value of its shard tables: {type} in {table}, "
+    "{other_type} in {other}",
+    workaround="Change the column in one of the two shard tables, so that one type holds the values of both, or leave "
+    "one of them out of the task, or route it to another target (block-allow-list, routes). No ALTER TABLE at the "
+    "target helps. Then check-task again.",
+)
+SHARD_TABLES_DIFFER = _define(
+    12106,
+    "shard-tables-differ",
+    scope=Scope.SOURCE,
+    message="{target} does not exist, and would not fit all of its shard tables if it is created like {table}: "
+    "{differences}",
+    workaround="Create {target} at the target before the task starts: with all columns of these shard tables, for each "
+    "of them a type that holds the values of all, a default (or NULL) where a shard table lacks the column, and a "
+    "unique key over the key of each. `dmctl schema <file>` shows the statements that each source would use. Or make "
+    "the shard tables equal. Then check-task again.",
+)
+SHARD_CHARSETS_DIFFER = _define(
+    12107,
+    "shard-charsets-differ",
+    scope=Scope.SOURCE,
+    level=Level.MEDIUM,
+    message="{target} does not exist, and may lack characters of its shard tables: {columns}",
+    workaround="Create {target} at the target before the task starts, with CHARACTER SET utf8mb4 for these columns. "
+    "Nothing to do if all texts have only characters of both: the task stops at the first text that does not fit.",
+)
+SEQUENCES_LET_THROUGH = _define(
+    12108,
+    "sequences-let-through",
+    scope=Scope.CONFIG,
+    message="source {source}: the rules let sequences through, which are no tables: {sequences}",
+    workaround="Exclude them in the block-allow-list of the source, as ignore-tables: [{entries}] (where do-tables are "
+    "listed, these alone must not match them). The numbers that they give are in the rows and are copied; the target "
+    "gets no sequence. Else the task stops when a sequence reserves its next numbers (40010).",
+)
 SQL_MODE_DIFFERS = _define(
     12062,
     "sql-mode-differs",

@@ -144,7 +144,8 @@ TABLE_UNKNOWN = _define(
     message="source {source}: the rules let rows of {schema}.{table} at {position} through, but this table did not "
     "exist when the task started",
     workaround="Nothing is lost: the task has stopped before these rows. `dmctl update-task <file>` adds the "
-    "table, with its history; or exclude it in the block-allow-list.",
+    "table, with its history; or exclude it in the block-allow-list. A sequence (MariaDB) is no table: exclude it "
+    "(ignore-tables), and `dmctl update-task <file>`.",
 )
 LANES_CHANGED = _define(
     40011,
@@ -186,9 +187,11 @@ TARGET_TABLE_DIFFERS = _define(
     "target-table-differs",
     scope=Scope.TARGET,
     message="source {source}: target table {target_schema}.{target_table} does not fit: {differences}",
-    workaround="ALTER the target table so that it holds every value and has a unique key over the mapped key, or "
-    "correct the column mapping (update-task); then `dmctl resume-task {task} -s {source}`. Do not drop or empty a "
-    "table that has rows: those of other sources would be lost.",
+    workaround="ALTER the target table so that it holds every value of all its shard tables and has a unique key over "
+    "the mapped key, or correct the column mapping (update-task); then `dmctl resume-task {task} -s {source}`. Do not "
+    "drop or empty a table that has rows: those of other sources would be lost. If no type holds the values of all "
+    "shard tables (check-task shows them with code 12105), change the shard table instead: before the copy of source "
+    "{source} has begun (task-mode all or full), the same command reads the structures of its tables again.",
 )
 TARGET_NOT_TRANSACTIONAL = _define(
     40031,

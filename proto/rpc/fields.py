@@ -156,6 +156,7 @@ TEXTS: dict[str, Rule] = {
     "CompareRequest.task": NAME,
     "CompareRequest.sources": NAME,
     "CompareRequest.tables": TABLE,
+    "CompareRequest.left_out": TABLE,
     "CompareRequest.task_sources": NAME,
     # configurations, which the master has read from files: a file has no limits for most of these
     "SourceConfig.source_id": NAME,
@@ -237,6 +238,11 @@ TEXTS: dict[str, Rule] = {
     "WorkerDiagnoseRequest.task": NAME,
     "WorkerDiagnoseRequest.source": NAME,
     "CheckSubTaskRequest.together": NAME,
+    "CheckShardsRequest.checked": NAME,
+    "ShardStructure.source": NAME,
+    "ShardStructure.target": TABLE,
+    "ShardStructure.structure": TEXT,
+    "ShardStructure.required": IDENTIFIER,
     "KeyShard.source": NAME,
     "KeyShard.schema": IDENTIFIER,
     "KeyShard.table": IDENTIFIER,
@@ -313,6 +319,7 @@ NUMBERS: dict[str, int] = {
 
 COUNTS: dict[str, int] = {
     "CheckSubTaskRequest.family": 4_096,
+    "CheckShardsRequest.family": 4_096,
     "CheckSwitchRequest.subtasks": 4_096,
     "CheckKeysRequest.looked_for": 1_000_000,
     "KeyShard.samples": 10_000,

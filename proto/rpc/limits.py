@@ -122,6 +122,7 @@ WORKER = ServerLimits(
         "/shardmerge.v1.CompareDesk/AskLanes": _SMALL,
         "/shardmerge.v1.CompareDesk/ReportWork": MethodLimit(_LANES, _LANES, 16 * _MIB),  # with rows that differ
         "/shardmerge.v1.Worker/CheckKeys": _WIDE,  # with samples of all shard tables
+        "/shardmerge.v1.Worker/CheckShards": _WIDE,  # with structures of all sources
         "/shardmerge.v1.Worker/CheckSubTask": _WIDE,  # with the configurations of all sources
         "/shardmerge.v1.Worker/CheckSwitch": _WIDE,
         "/shardmerge.v1.Worker/ExplainRules": _WIDE,

@@ -162,6 +162,9 @@ class FakeWorker(WorkerServicer):
         results = [*self.behaviour.check_results, *self.behaviour.subtask_results]
         return pb.CheckResponse(results=results, errors=self.behaviour.check_errors)
 
+    def CheckShards(self, request: pb.CheckShardsRequest, context: grpc.ServicerContext) -> pb.CheckShardsResponse:
+        return pb.CheckShardsResponse()
+
     def CheckKeys(self, request: pb.CheckKeysRequest, context: grpc.ServicerContext) -> pb.CheckKeysResponse:
         return pb.CheckKeysResponse(shards=self.behaviour.key_shards, clashes=self.behaviour.key_clashes)
 

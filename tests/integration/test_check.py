@@ -224,3 +224,28 @@ def test_what_mysql_cannot_merge(fresh: Database) -> None:
         (12013, True),
         (12014, True),
     ]
+
+
+def test_sequences_that_the_rules_let_through(fresh: Database) -> None:
+    """Their numbers are logged as rows; the way out is a line of the block-allow-list."""
+    if fresh.flavor != "mariadb":
+        pytest.skip("MySQL has no sequences")
+    fresh.execute(
+        "CREATE DATABASE other",
+        "CREATE SEQUENCE shard_1.sq",
+        "CREATE SEQUENCE shard_2.alone",
+        "CREATE SEQUENCE other.far",
+        "ALTER TABLE shard_1.t_1 ADD n int NOT NULL DEFAULT (NEXTVAL(shard_1.sq) + NEXTVAL(other.far))",
+        "ALTER TABLE shard_2.t_2 ADD n int NOT NULL",
+    )
+    subtask = subtask_of(fresh)
+    results = [one for one in check_subtask(source_of(fresh), subtask) if one.code == 12108]
+    failure, warning = results
+    assert (failure.state, warning.state) == (pb.CHECK_STATE_FAIL, pb.CHECK_STATE_WARN)
+    assert "shard_1.sq (the default of shard_1.t_1.n)" in failure.error_msg
+    assert 'ignore-tables: [{db-name: "shard_1", tbl-name: "sq"}]' in failure.instruction
+    assert "shard_2.alone" in warning.error_msg and "far" not in failure.error_msg + warning.error_msg
+    subtask.block_allow_list.ignore_tables.add(schema="shard_1", table="sq")
+    subtask.block_allow_list.ignore_tables.add(schema="shard_2", table="alone")
+    found = check_subtask(source_of(fresh), subtask)
+    assert (failures(found), warnings(found)) == ({}, {})

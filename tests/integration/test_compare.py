@@ -368,11 +368,18 @@ def test_tables_without_a_key_that_change_all_the_time_are_unjudged(world: World
     writer.start()
     try:
         done = compare(world, family.name)
+        left_out = compare(world, family.name, "--leave-out", "cmp_nokey_live.orders")
+        unknown = compare(world, family.name, "--leave-out", "cmp_nokey_live.order")
     finally:
         over.set()
         writer.join()
     assert done.answer.code == 2, done.answer.text
     assert done.total("unjudged") == 1, done.answer.text
+    assert "not everything could be judged: cmp_nokey_live.orders (" in str(done.answer.json["msg"])
+    assert "it has no key, and its rows changed" in done.answer.text
+    assert left_out.answer.code == 0, left_out.answer.text
+    assert left_out.answer.json["msg"] == "no differences; left out: cmp_nokey_live.orders"
+    assert unknown.answer.code == 2 and "cmp_nokey_live.order" in unknown.answer.text
     world.settle([family.name])
     done = compare(world, family.name)
     assert done.answer.code == 0, done.answer.text

@@ -198,7 +198,7 @@ def test_failed_checks_start_nothing(world: World) -> None:
     assert [(one.name, one.source) for one in started.check_result] == [("binlog_format", "s1")]
     checked = world.ask.CheckTask(pb.CheckTaskRequest(file=task_file("t", "s1")))
     assert not checked.result
-    assert [one.name for one in checked.check_result] == ["version", "binlog_format", "duplicate_keys"]
+    assert [one.name for one in checked.check_result] == ["binlog_format", "version", "duplicate_keys"]
     refused(lambda: world.ask.QueryStatus(pb.QueryStatusRequest(name="t")), errors.master.TASK_UNKNOWN)
     fake.behaviour.check_results = [worker.CheckResult(name="version", state=worker.CHECK_STATE_WARN)]
     assert world.start(task_file("t", "s1")).result

@@ -31,6 +31,7 @@ from shardmerge.worker.unit.run_context import at_target, who_of
 from shardmerge.worker.verify.precheck import (
     WorkerView,
     check_keys,
+    check_shards,
     check_source,
     check_subtask,
     from_request,
@@ -123,6 +124,12 @@ class WorkerService(worker_pb2_grpc.WorkerServicer):
         _check_configs(request)
         check_request = from_request(request, self._daemon.view(request.subtask.task, request.source.source_id))
         return worker_pb2.CheckResponse(results=check_subtask(request.source, request.subtask, check_request))
+
+    def CheckShards(
+        self, request: worker_pb2.CheckShardsRequest, context: grpc.ServicerContext
+    ) -> worker_pb2.CheckShardsResponse:
+        _check_configs(request)
+        return check_shards(request)
 
     def CheckKeys(
         self, request: worker_pb2.CheckKeysRequest, context: grpc.ServicerContext

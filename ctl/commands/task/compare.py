@@ -34,6 +34,7 @@ from shardmerge.proto.errors import ShardmergeError
 @click.command("compare")
 @click.argument("task", metavar="TASK|FILE")
 @click.option("-t", "--table", "tables", multiple=True, metavar="SCHEMA.TABLE", help="only this shard or target table")
+@click.option("--leave-out", "left_out", multiple=True, metavar="SCHEMA.TABLE", help="not this shard or target table")
 @click.option("--repair", is_flag=True, help="copy the rows that differ again, while the task runs")
 @click.option(
     "--references",
@@ -49,6 +50,7 @@ from shardmerge.proto.errors import ShardmergeError
 def compare(
     task: str,
     tables: tuple[str, ...],
+    left_out: tuple[str, ...],
     repair: bool,
     references: bool,
     report: Path | None,
@@ -67,6 +69,7 @@ def compare(
     \b
     Example:
         dmctl compare orders --table shop.orders --repair
+        dmctl compare orders --leave-out shop.visits
         dmctl compare orders --references
     """
     if repair and references:
@@ -78,6 +81,7 @@ def compare(
             task=name,
             sources=session.settings.sources,
             tables=tables,
+            left_out=left_out,
             repair=repair,
             threads=threads,
             most_rows=rows,
@@ -112,7 +116,7 @@ def _run(session: Session, request: pb.CompareRequest, path: Path) -> int:
                 file.cut(table)
     finally:
         kept = file.close()
-    code, report = conclude(outcome, list(request.tables), request.task, references=request.references)
+    code, report = conclude(outcome, [*request.tables, *request.left_out], request.task, references=request.references)
     is_whole = (
         exit_code([table for table in outcome.tables if not unrepaired(table)], [report] if report else []) == SAME
     )

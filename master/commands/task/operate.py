@@ -109,7 +109,7 @@ class TaskCommands:
         )
         verdict = _PASSED if not checks.failed else _refusal(file.name, checks)
         return pb.CheckTaskResponse(
-            result=not checks.failed, msg="\n".join((verdict, *file.notes)), check_result=checks.results
+            result=not checks.failed, msg="\n".join((verdict, *file.notes)), check_result=checks.by_state
         )
 
     def start(self, request: pb.StartTaskRequest) -> pb.StartTaskResponse:

@@ -42,6 +42,8 @@ _PARTITIONS = re.compile(r"\bPARTITION\s+BY\b", re.IGNORECASE)
 _NOT_NULL = re.compile(r"\bNOT\s+NULL\b", re.IGNORECASE)
 _PREFIX_LENGTH = re.compile(r"\(\d+\)")
 _AUTO_INCREMENT = re.compile(r"\s+AUTO_INCREMENT\b", re.IGNORECASE)
+_DEFAULT = re.compile(r"\s+DEFAULT\s+(?:\w+\s*)?(?=\()", re.IGNORECASE)
+_OF_SEQUENCE = re.compile(r"\b(?:nextval|lastval|setval)\s*\(", re.IGNORECASE)
 _INVISIBLE = re.compile(r"\s+(?:/\*!80023\s+INVISIBLE\s*\*/|INVISIBLE\b)", re.IGNORECASE)
 _CHARSET = re.compile(r"\bCHARACTER\s+SET\s+\w+(?!\s+COLLATE|\w)", re.IGNORECASE)
 _CHARSET_NAME = re.compile(r"\bCHARACTER\s+SET\s+(\w+)", re.IGNORECASE)
@@ -214,6 +216,22 @@ def merged_create_table(
         options += f"\n{partitions}"
     body = ",\n  ".join(items)
     return f"CREATE TABLE IF NOT EXISTS {target} (\n  {body}\n) {options}"
+
+
+def without_sequence_defaults(statement: str) -> str:
+    """The text of SHOW CREATE TABLE without defaults that are numbers of a sequence (MariaDB, "Sequence Functions"),
+    which is at the source only. Each row has the column's value, so a merged table needs no default. Raises
+    :class:`UnreadableCreateTable`."""
+    if _OF_SEQUENCE.search(statement) is None:
+        return statement
+    masked = masked_quotes(statement)
+    kept, begin = "", 0
+    for found in _DEFAULT.finditer(masked):
+        end = closing_parenthesis(masked, found.end()) + 1
+        if found.start() >= begin and _OF_SEQUENCE.search(masked, found.start(), end):
+            kept += statement[begin : found.start()]
+            begin = end
+    return kept + statement[begin:]
 
 
 def numbered_column(statement: str) -> str:

@@ -84,6 +84,14 @@ def list_tables(session: Session) -> list[tuple[str, str]]:
     return sorted(pair for pair in names if pair[0].lower() not in SYSTEM_SCHEMAS)
 
 
+def list_sequences(session: Session) -> list[tuple[str, str]]:
+    """(schema, name) of every sequence (MariaDB), in name order. Raises ``pymysql.MySQLError``."""
+    found = rows(
+        session, "SELECT TABLE_SCHEMA, TABLE_NAME FROM information_schema.TABLES WHERE TABLE_TYPE = 'SEQUENCE'"
+    )
+    return sorted((text_of(schema), text_of(name)) for schema, name in found)
+
+
 def list_views(session: Session) -> list[tuple[str, str]]:
     """(schema, name) of every view outside the server's own schemas, in name order. Raises ``pymysql.MySQLError``."""
     found = rows(session, "SELECT TABLE_SCHEMA, TABLE_NAME FROM information_schema.TABLES WHERE TABLE_TYPE = 'VIEW'")

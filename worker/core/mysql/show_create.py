@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from shardmerge.worker.core.mysql.connection import Session, execute, quote_name, rows, text_of
+from shardmerge.worker.core.mysql.create_table import without_sequence_defaults
 
 _HEAD = re.compile(r"^\s*CREATE\s+TABLE\s+`(?:[^`]|``)*`", re.IGNORECASE)
 
@@ -17,6 +18,11 @@ class CreateStatement:
 
     text: str
     collation: str
+
+    @property
+    def as_recorded(self) -> CreateStatement:
+        """Without what only the server of a shard table can have. Raises UnreadableCreateTable."""
+        return replace(self, text=without_sequence_defaults(self.text))
 
     @property
     def body(self) -> str:
@@ -36,6 +42,12 @@ def read_create_texts(session: Session, names: Iterable[tuple[str, str]]) -> lis
         text_of(rows(session, f"SHOW CREATE TABLE {quote_name(schema)}.{quote_name(table)}")[0][1])
         for schema, table in names
     ]
+
+
+def read_shard_statements(session: Session, names: Iterable[tuple[str, str]]) -> list[CreateStatement]:
+    """As :func:`read_create_statements`, of shard tables: without what only their server can have. Raises
+    UnreadableCreateTable too."""
+    return [statement.as_recorded for statement in read_create_statements(session, names)]
 
 
 def read_create_statements(session: Session, names: Iterable[tuple[str, str]]) -> list[CreateStatement]:

@@ -25,7 +25,8 @@ class Compared:
 
     def after(self, request: pb.CompareRequest, found: Sequence[pb.ComparedTable], now: float) -> Compared:
         """What is known after a comparison that was complete. ``now``: Unix seconds."""
-        by_key = {(each.source_table, each.target_table, each.reference): each for each in found}
+        compared = (each for each in found if not each.left_out)
+        by_key = {(each.source_table, each.target_table, each.reference): each for each in compared}
         if request.tables:
             # What was not compared this time is as it was. Without a comparison of all tables a part shows nothing.
             by_key = {key: each for key, each in by_key.items() if not each.not_compared}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
 
@@ -90,6 +91,9 @@ class SubTaskRun:
                 held, epoch = epoch, acquire(epoch)
                 with resources.coded_target_errors():
                     row = subtask_record.start_over(target, *resources.who, held, epoch)
+            elif row.is_before_copy:
+                row = _read_again(resources, target, row, acquire)
+                epoch = row.epoch
             phase = row.phase
             if phase is Phase.FINISHED:
                 outcome = finished_outcome(resources, target, epoch)
@@ -138,3 +142,12 @@ def _check_names(target: Session, resources: RunResources, rules: Rules, row: Su
     if rename.after.names in names:
         # The master stores the file for all sources at once, so all have the new name.
         target_renames.delete(target, config.meta_schema, config.task)
+
+
+def _read_again(resources: RunResources, target: Session, row: SubTaskRow, acquire: Callable[[int], int]) -> SubTaskRow:
+    """``row``, or phase NEW if nothing is copied: an operator may have changed the tables, because they did not fit the
+    target."""
+    with resources.coded_target_errors():
+        if subtask_record.has_chunks(target, *resources.who):
+            return row
+        return subtask_record.begin_again(target, *resources.who, row.epoch, acquire(row.epoch))

@@ -11,7 +11,7 @@ from shardmerge.proto import errors
 from shardmerge.proto.errors import ShardmergeError
 from shardmerge.worker.core.mysql.create_table import UnreadableCreateTable, index_parts
 from shardmerge.worker.core.mysql.information_schema import read_table
-from shardmerge.worker.core.mysql.show_create import CreateStatement, read_create_statement
+from shardmerge.worker.core.mysql.show_create import CreateStatement, read_shard_statements
 from shardmerge.worker.core.table_plan import TablePlan, TargetTable
 from shardmerge.worker.ddl.decide.actions import Create
 from shardmerge.worker.ddl.execute.statement_context import StatementContext
@@ -195,7 +195,7 @@ class StatementStructures:
             if table is None:
                 reason = f"{why}, and the new table is gone from the source"
                 raise self.context.refusal(errors.ddl.STRUCTURE_REFUSES, table=".".join(name), reason=reason, errno=0)
-            return Tracked(table.structure, read_create_statement(session, *name))
+            return Tracked(table.structure, *read_shard_statements(session, [name]))
 
     def _refused(self, table: str, reason: object, errno: int) -> ShardmergeError:
         return self.context.refusal(errors.ddl.STRUCTURE_REFUSES, table=table, reason=reason, errno=errno)

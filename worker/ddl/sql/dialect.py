@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from shardmerge.proto.sql_lexer import Token, tokens
 from shardmerge.worker.core.mysql.create_table import charset_of, retyped_item
@@ -14,7 +15,7 @@ from shardmerge.worker.ddl.sql.alter_parser import add_list_elements, element_ki
 from shardmerge.worker.ddl.sql.clause import ClauseKind
 from shardmerge.worker.ddl.sql.create_body import body_of
 from shardmerge.worker.ddl.sql.statement import AlterTable, CreateTable, parse_ddl
-from shardmerge.worker.ddl.sql.token_reader import TokenReader
+from shardmerge.worker.ddl.sql.token_reader import TokenReader, default_value
 from shardmerge.worker.relay.model import Statement
 
 FallbackCollations = Callable[[frozenset[str]], Mapping[str, str | None]]
@@ -34,7 +35,9 @@ class Dialect:
     def for_target(self, text: str, sql_mode: int) -> str:
         """The statement for the target: collations that it lacks are replaced, as in new tables; MariaDB's JSON, which
         is text in its row events, becomes text. DROP CONSTRAINT, which here names a unique key (the caller has checked
-        that), becomes DROP KEY where the target needs it."""
+        that), becomes DROP KEY where the target needs it. A default that is a number of a sequence is left out, as in
+        new tables (:func:`shardmerge.worker.core.mysql.create_table.without_sequence_defaults`)."""
+        text = _without_sequence_defaults(text, sql_mode)
         found = tokens(text, sql_mode)
         replaced: list[tuple[Token, str]] = []
         collations = [(token, token.text.lower()) for token in _collations(found)]
@@ -135,6 +138,34 @@ class Dialect:
             return creation
         found = declared_collation(statement.text, statement.schema, statement.sql_mode or 0) or before
         return replace(creation, collation=found) if found else creation
+
+
+_ORACLE = 1 << 9
+"""The sql_mode in which ``s.nextval`` is a number of a sequence."""
+
+
+def _without_sequence_defaults(text: str, sql_mode: int) -> str:
+    found = tokens(text, sql_mode)
+    for at in reversed(range(len(found))):
+        if not found[at].is_word("DEFAULT"):
+            continue
+        value = default_value(found, at)
+        if _uses_sequence(value, sql_mode):
+            sets = at > 0 and found[at - 1].is_word("SET")
+            begin = found[at - 1 if sets else at].start
+            text = f"{text[:begin]}{'DROP DEFAULT' if sets else ''}{text[value[-1].end :]}"
+    return text
+
+
+def _uses_sequence(value: Sequence[Token], sql_mode: int) -> bool:
+    for token, following in pairwise(value):
+        if token.is_word("NEXTVAL", "LASTVAL", "SETVAL") and following.is_symbol("("):
+            return True
+        if token.is_word("NEXT", "PREVIOUS") and following.is_word("VALUE"):
+            return True
+        if sql_mode & _ORACLE and token.is_symbol(".") and following.is_word("NEXTVAL", "CURRVAL"):
+            return True
+    return False
 
 
 def declared_collation(text: str, schema: str, sql_mode: int) -> str:

@@ -17,7 +17,7 @@ from shardmerge.worker.ddl.sql.create_body import table_options
 from shardmerge.worker.ddl.sql.dialect import declared_types
 from shardmerge.worker.ddl.sql.rewrite import rename_tables, without_clauses, without_references
 from shardmerge.worker.ddl.sql.statement import AlterTable, CreateIndex, Ddl, DropIndex, parse_ddl
-from shardmerge.worker.ddl.sql.token_reader import TokenReader, keywords
+from shardmerge.worker.ddl.sql.token_reader import default_value, keywords
 from shardmerge.worker.relay.model import Statement
 
 _NOT_MERGED = frozenset(
@@ -122,7 +122,7 @@ def renamed_columns(ddl: Ddl) -> dict[str, str]:
 
 
 _DRAWN = keywords(
-    "CONNECTION_ID CURRENT_ROLE CURRENT_USER DATABASE LASTVAL LAST_INSERT_ID NEXTVAL RAND RANDOM_BYTES SCHEMA "
+    "CONNECTION_ID CURRENT_ROLE CURRENT_USER CURRVAL DATABASE LASTVAL LAST_INSERT_ID NEXTVAL RAND RANDOM_BYTES SCHEMA "
     "SESSION_USER SETVAL SYSDATE SYSTEM_USER SYS_GUID USER UUID UUID_SHORT UUID_V4 UUID_V7 VALUE VERSION"
 )
 """Functions whose values another server cannot reproduce; VALUE: of NEXT VALUE FOR a sequence."""
@@ -183,14 +183,7 @@ def _is_drawn(part: Sequence[Token]) -> bool:
 
 def _default(part: Sequence[Token]) -> Sequence[Token]:
     """The value after DEFAULT in a column definition; empty when there is none."""
-    for at, token in enumerate(part):
-        if token.is_word("DEFAULT"):
-            words = TokenReader(part[at + 1 :], "")
-            if not words.group():
-                words.advance()  # a function's name, or a literal
-                words.group()
-            return part[at + 1 : at + 1 + words.at]
-    return ()
+    return next((default_value(part, at) for at, token in enumerate(part) if token.is_word("DEFAULT")), ())
 
 
 def _kept(text: str, clause: Clause, sql_mode: int) -> str:

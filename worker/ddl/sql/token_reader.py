@@ -251,3 +251,16 @@ def referenced_tables(found: Sequence[Token], schema: str) -> Iterator[NameAt]:
     for at, token in enumerate(found, 1):
         if token.is_word("REFERENCES"):
             yield TokenReader(found[at:], schema).table()
+
+
+def default_value(found: Sequence[Token], at: int) -> Sequence[Token]:
+    """The value after the word DEFAULT at ``at``."""
+    words = TokenReader(found[at + 1 :], "")
+    if words.take("NEXT", "PREVIOUS") and words.take_all("VALUE", "FOR"):
+        words.advance()  # the sequence's name
+    elif not words.group():
+        words.advance()  # a function's name, or a literal
+    while words.take_symbol("."):
+        words.advance()
+    words.group()
+    return found[at + 1 : at + 1 + words.at]

@@ -18,7 +18,7 @@ from shardmerge.proto.listed_names import listed
 from shardmerge.worker.core.mysql.connection import Session, Side, coded_errors, errno_of, quote_name, rows, text_of
 from shardmerge.worker.core.mysql.endpoint import Endpoint
 from shardmerge.worker.core.mysql.information_schema import read_table
-from shardmerge.worker.core.mysql.show_create import read_create_statement
+from shardmerge.worker.core.mysql.show_create import read_shard_statements
 from shardmerge.worker.core.position import SourcePosition
 from shardmerge.worker.core.table import Table
 from shardmerge.worker.core.table_plan import TablePlan
@@ -234,7 +234,7 @@ def read_current(session: Session, schema: str, name: str, task: str, source: st
             return None
         before = found
         try:
-            creation = read_create_statement(session, schema, name)
+            [creation] = read_shard_statements(session, [(schema, name)])
         except pymysql.MySQLError as error:
             if errno_of(error) != ER.NO_SUCH_TABLE:
                 raise

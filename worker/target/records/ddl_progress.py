@@ -240,7 +240,8 @@ def read_creations(
             (task, source, *values),
         )
         return {
-            int(number): CreateStatement(str(text), str(collation)) for number, text, collation in cursor.fetchall()
+            int(number): CreateStatement(str(text), str(collation)).as_recorded
+            for number, text, collation in cursor.fetchall()
         }
 
 
@@ -253,7 +254,7 @@ def read_creation(session: Session, schema: str, task: str, source: str, number:
             (task, source, number),
         )
         row = cursor.fetchone()
-    return None if row is None else CreateStatement(str(row[0]), str(row[1]))
+    return None if row is None else CreateStatement(str(row[0]), str(row[1])).as_recorded
 
 
 def write_creations(

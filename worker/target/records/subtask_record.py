@@ -63,6 +63,14 @@ class SubTaskRow:
     removal_begun: bool = False
     epoch: int = 0
 
+    @property
+    def is_before_copy(self) -> bool:
+        """Whether the copy has not begun: its partitioning is recorded before the first chunk."""
+        return self.phase is Phase.SNAPSHOT and not self.partitioning
+
+
+_OF_TABLES = ("table_structure", "table_creation", "rowless_table", "table_version")
+"""Tables whose rows number the shard tables, of those that have rows before the copy begins."""
 
 _REMOVING = "-"
 """Before a ``meta_token``: rows of the earlier run may be removed, so that its records must not be continued."""
@@ -202,6 +210,38 @@ def start_over(connection: Session, schema: str, task: str, source: str, epoch: 
         token = str(found[0][0]).removeprefix(_REMOVING)
         _begin_anew(connection, schema, task, source, token, next_epoch)
         cursor.execute("COMMIT")
+    return SubTaskRow(Phase.NEW, None, "", "", "", epoch=next_epoch)
+
+
+def has_chunks(connection: Session, schema: str, task: str, source: str) -> bool:
+    """Whether a chunk of the subtask is planned. Raises ``pymysql.MySQLError``."""
+    try:
+        with connection.cursor() as cursor:
+            cursor.execute(
+                f"SELECT 1 FROM {quote_name(schema)}.`snapshot_chunk` WHERE `task` = %s AND `source` = %s LIMIT 1",
+                (task, source),
+            )
+            return bool(cursor.fetchall())
+    except pymysql.err.ProgrammingError as error:
+        if error.args[0] != ER.NO_SUCH_TABLE:
+            raise
+        return False
+
+
+def begin_again(connection: Session, schema: str, task: str, source: str, epoch: int, next_epoch: int) -> SubTaskRow:
+    """The copy of the subtask has not begun: return to phase NEW with ``next_epoch``, in one transaction, so that its
+    tables are read again. The configured end keeps the place that was found first. A new epoch, as in
+    :func:`start_over`. Raises FENCED."""
+    name = quote_name(schema)
+
+    def forget(session: Session) -> None:
+        for table in _OF_TABLES:
+            with session.cursor() as cursor:
+                cursor.execute(f"DELETE FROM {name}.`{table}` WHERE `task` = %s AND `source` = %s", (task, source))
+        member_versions.begin_epoch(session, schema, task, source, next_epoch)
+
+    columns = {"phase": Phase.NEW.value, "start_file": "", "epoch": next_epoch}
+    _change(connection, schema, task, source, epoch, columns, forget)
     return SubTaskRow(Phase.NEW, None, "", "", "", epoch=next_epoch)
 
 

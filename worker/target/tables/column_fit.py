@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from functools import lru_cache
 
 from shardmerge.worker.core.mysql.create_table import widened_type
 from shardmerge.worker.core.table import FIXED_BINARY, Column, ValueKind
@@ -61,6 +62,34 @@ def incompatibility(plan: ColumnPlan, target: Column) -> str | None:
     if _holds(source, needed, target):
         return None
     return f"{needed} at the source, {target.type_text} at the target"
+
+
+_WIDEST = (
+    Column("", ValueKind.INTEGER, "bigint", nullable=True),
+    Column("", ValueKind.INTEGER, "bigint unsigned", nullable=True, unsigned=True),
+    # A decimal with more digits after the point has fewer before it, so none of these holds all others.
+    *(Column("", ValueKind.DECIMAL, f"decimal(65,{scale})", nullable=True) for scale in range(39)),
+    Column("", ValueKind.DOUBLE, "double", nullable=True),
+    Column("", ValueKind.BIT, "bit(64)", nullable=True),
+    Column("", ValueKind.DATE, "date", nullable=True),
+    Column("", ValueKind.TIME, "time(6)", nullable=True),
+    Column("", ValueKind.DATETIME, "datetime(6)", nullable=True),
+    Column("", ValueKind.TIMESTAMP, "timestamp(6)", nullable=True),
+    Column("", ValueKind.YEAR, "year(4)", nullable=True),
+    Column("", ValueKind.STRING, "longtext", nullable=True),
+    Column("", ValueKind.BINARY, "longblob", nullable=True),
+    Column("", ValueKind.JSON, "json", nullable=True),
+    Column("", ValueKind.GEOMETRY, "geometry", nullable=True),
+    Column("", ValueKind.VECTOR, "vector(16383)", nullable=True),
+)
+"""A column's values have a type at the target only if one of these holds them."""
+
+
+@lru_cache(maxsize=4096)
+def types_that_hold(plan: ColumnPlan) -> frozenset[str]:
+    """The widest types that hold every value of the mapped source column. Two columns without a common one have no type
+    that holds both."""
+    return frozenset(column.type_text for column in _WIDEST if incompatibility(plan, column) is None)
 
 
 def _holds_computed(source: Column, target: Column) -> bool:

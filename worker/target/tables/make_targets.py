@@ -16,7 +16,7 @@ from shardmerge.proto.log import get_logger
 from shardmerge.worker.core.mysql.connection import Session
 from shardmerge.worker.core.mysql.information_schema import list_tables, list_views, read_tables
 from shardmerge.worker.core.mysql.server_errors import errno_of
-from shardmerge.worker.core.mysql.show_create import CreateStatement, read_create_statements
+from shardmerge.worker.core.mysql.show_create import CreateStatement, read_shard_statements
 from shardmerge.worker.core.table import Table
 from shardmerge.worker.core.table_plan import TablePlan
 from shardmerge.worker.rules import Rules, check_partitions
@@ -48,7 +48,7 @@ def read_structures_and_creations(
         between()
         creations: list[CreateStatement] = []
         try:
-            creations = read_create_statements(session, [(table.schema, table.name) for table in tables])
+            creations = read_shard_statements(session, [(table.schema, table.name) for table in tables])
         except pymysql.MySQLError as error:
             if errno_of(error) != ER.NO_SUCH_TABLE:
                 raise

@@ -41,9 +41,9 @@ from shardmerge.worker.core.mysql.create_table import (
 from shardmerge.worker.core.mysql.endpoint import Endpoint
 from shardmerge.worker.core.mysql.information_schema import read_table
 from shardmerge.worker.core.mysql.server_errors import ErrorKind, errno_of, kind_of, reason_of
-from shardmerge.worker.core.mysql.show_create import CreateStatement, read_create_statement, read_create_texts
+from shardmerge.worker.core.mysql.show_create import CreateStatement, read_create_texts, read_shard_statements
 from shardmerge.worker.core.table import EXACT_KINDS, Column, Table, ValueKind
-from shardmerge.worker.core.table_plan import AutoIncrement, TablePlan, TargetTable
+from shardmerge.worker.core.table_plan import AutoIncrement, ColumnPlan, TablePlan, TargetTable
 from shardmerge.worker.target.tables.column_fit import incompatibility
 from shardmerge.worker.target.tables.defer_existing import defer_existing
 from shardmerge.worker.target.tables.defer_indexes import defer_indexes
@@ -395,7 +395,7 @@ def read_shard_creation(source: Session, plan: TablePlan) -> CreateStatement:
     """The shard table's CREATE TABLE. Raises SOURCE_TABLE_GONE and coded errors."""
     table = plan.table
     try:
-        found = read_create_statement(source, table.schema, table.name)
+        [found] = read_shard_statements(source, [(table.schema, table.name)])
     except pymysql.MySQLError as error:
         if errno_of(error) not in (_NO_SUCH_SCHEMA, _NO_SUCH_TABLE):
             raise to_coded(error, _endpoint(source), Side.SOURCE, plan.source) from error
@@ -414,7 +414,7 @@ def _check(target: Session, plans: Sequence[TablePlan], found: Table, created: b
     _check_engine(target, first, found.engine)
     # Many shard tables usually differ in the same way: each difference is reported once, with its tables.
     tables_of: dict[str, list[str]] = {}
-    required = _required_columns(target, found)
+    required = required_columns(target, found)
     for plan in plans:
         for difference in _differences(plan, found, required):
             tables_of.setdefault(difference, []).append(f"{plan.table.schema}.{plan.table.name}")
@@ -441,35 +441,49 @@ def _check_engine(target: Session, plan: TablePlan, engine: str) -> None:
         raise errors.replicate.TARGET_NOT_TRANSACTIONAL(engine=engine or "?", **names_of(plan))
 
 
-def _required_columns(target: Session, found: Table) -> frozenset[str]:
-    """Lower-case names of the target's columns that an INSERT must name."""
+def required_columns(session: Session, table: Table) -> frozenset[str]:
+    """Lower-case names of the table's columns without NULL and without a default. Raises ``pymysql.MySQLError``."""
     answer = rows(
-        target,
+        session,
         "SELECT COLUMN_NAME FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s "
         "AND IS_NULLABLE = 'NO' AND COLUMN_DEFAULT IS NULL AND EXTRA NOT LIKE '%%auto_increment%%'",
-        (found.schema, found.name),
+        (table.schema, table.name),
     )
-    generated = {column.name.lower() for column in found.columns if column.generated}
+    generated = {column.name.lower() for column in table.columns if column.generated}
     return frozenset(text_of(name).lower() for (name,) in answer) - generated
 
 
 def _differences(plan: TablePlan, found: Table, required: frozenset[str]) -> list[str]:
+    names = {written.target_name.lower() for written in plan.columns}
+    return [*column_problems(plan.columns, found), *unwritten_problems(required - names), *key_problems(plan, found)]
+
+
+def column_problems(columns: Iterable[ColumnPlan], found: Table) -> list[str]:
+    """Why the target ``found`` cannot hold these columns."""
     by_name = {column.name.lower(): column for column in found.columns}
-    differences: list[str] = []
-    for written in plan.columns:
+    problems: list[str] = []
+    for written in columns:
         column = by_name.get(written.target_name.lower())
         if column is None:
-            differences.append(f"column {written.target_name} is missing at the target")
+            problems.append(f"column {written.target_name} is missing at the target")
             continue
         reason = incompatibility(written, column)
         if reason is not None:
-            differences.append(f"column {written.target_name}: {reason}")
-    names = {written.target_name.lower() for written in plan.columns}
-    differences.extend(f"target column {name} has no default and is not written" for name in sorted(required - names))
-    if plan.key and not _has_key(plan, found):
-        columns = ", ".join(plan.columns[index].target_name for index in plan.source_key)
-        differences.append(f"the target has no unique key over exactly ({columns})")
-    return differences
+            problems.append(f"column {written.target_name}: {reason}")
+    return problems
+
+
+def unwritten_problems(names: Iterable[str]) -> list[str]:
+    """``names``: of the target's columns that an INSERT must name and does not."""
+    return [f"target column {name} has no default and is not written" for name in sorted(names)]
+
+
+def key_problems(plan: TablePlan, found: Table) -> list[str]:
+    """Whether the target ``found`` lacks the key of the plan's rows."""
+    if not plan.key or _has_key(plan, found):
+        return []
+    columns = ", ".join(plan.columns[index].target_name for index in plan.source_key)
+    return [f"the target has no unique key over exactly ({columns})"]
 
 
 def _key_names(plan: TablePlan) -> frozenset[str]:

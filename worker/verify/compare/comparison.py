@@ -65,7 +65,14 @@ from shardmerge.worker.verify.compare.compared_tables import (
 )
 from shardmerge.worker.verify.compare.sides import SubtaskId
 from shardmerge.worker.verify.compare.task import CompareSpec, CompareTask
-from shardmerge.worker.verify.compare.work_queue import NoChunks, Work, WorkQueue, skipped_relation, skipped_table
+from shardmerge.worker.verify.compare.work_queue import (
+    NoChunks,
+    Work,
+    WorkQueue,
+    left_out_table,
+    skipped_relation,
+    skipped_table,
+)
 
 log = get_logger()
 
@@ -125,7 +132,7 @@ class Comparison:
             yield from self._run(queue)
             if queue.failure is not None:
                 raise queue.failure
-            end = pb.CompareEnd(tables=[*self._with_held(queue.tables()), *skipped])
+            end = pb.CompareEnd(tables=[*self._with_held(queue.tables()), *skipped, *self._left_out()])
         except ShardmergeError as error:
             reports = self.queue.tables() if self.queue is not None else []
             end = pb.CompareEnd(tables=[*reports, *skipped], error=error_to_proto(error))
@@ -229,7 +236,7 @@ class Comparison:
 
     def _tables(self) -> list[ComparedTable | UnkeyedTables | NotCompared]:
         """Raises ``pymysql.MySQLError`` as coded errors."""
-        wanted = [plan for plan in self._plans if _is_wanted(plan, self._request.tables)]
+        wanted = [plan for plan in self._plans if _is_wanted(plan, self._request)]
         with cancellable_session(self._stop, self._context.target_endpoint, Side.TARGET, name="target") as session:
             away, everyone = self._read_all_plans(session)
             partial = interrupted_copies.read(session, *self._context.who)
@@ -253,8 +260,12 @@ class Comparison:
                 target = read_table(session, plans[0].target_schema, plans[0].target_table, source="target")
                 tables = unkeyed_tables(plans, target, everyone)
                 found += [tables] if isinstance(tables, UnkeyedTables) else tables
-            found += (NotCompared(plan, _AWAY) for plan in away if _is_wanted(plan, self._request.tables))
+            found += (NotCompared(plan, _AWAY) for plan in away if _is_wanted(plan, self._request))
             return found
+
+    def _left_out(self) -> Iterator[pb.ComparedTable]:
+        if not self._request.references:
+            yield from (left_out_table(plan) for plan in self._plans if _is_named(plan, self._request.left_out))
 
     def _related_tables(self) -> tuple[tuple[ComparedRelation, ...], list[RelationNotCompared]]:
         """The references that are compared, and those that are not. Raises coded errors of both servers."""
@@ -268,7 +279,7 @@ class Comparison:
             ) as source:
                 creations = read_create_texts(source, [(plan.table.schema, plan.table.name) for plan in plans])
             sources = dict(zip((plan.shard for plan in plans), creations, strict=True))
-            wanted = {plan.shard for plan in plans if _is_wanted(plan, self._request.tables)}
+            wanted = {plan.shard for plan in plans if _is_wanted(plan, self._request)}
             related = [each for each in relations_of(context.rules, plans, sources) if each.child.shard in wanted]
             excluded = {plan.shard: _AWAY for plan in away} | dict.fromkeys(partial, _PARTIAL)
             found, refused = compared_relations(
@@ -365,6 +376,10 @@ class Comparison:
                 return
 
 
-def _is_wanted(plan: TablePlan, names: Sequence[str]) -> bool:
+def _is_wanted(plan: TablePlan, request: pb.CompareRequest) -> bool:
+    return (not request.tables or _is_named(plan, request.tables)) and not _is_named(plan, request.left_out)
+
+
+def _is_named(plan: TablePlan, names: Sequence[str]) -> bool:
     own = {f"{plan.table.schema}.{plan.table.name}", f"{plan.target_schema}.{plan.target_table}"}
-    return not names or not own.isdisjoint(names)
+    return not own.isdisjoint(names)

@@ -12,6 +12,7 @@ from shardmerge.proto.errors import ShardmergeError
 from shardmerge.proto.rpc.coded_errors import error_from_proto
 from shardmerge.worker.core.position import Located, SourcePosition
 from shardmerge.worker.core.stop_signal import StopSignal
+from shardmerge.worker.core.table_plan import TablePlan
 from shardmerge.worker.target.tables.row_ownership import NotSeparable
 from shardmerge.worker.verify.compare.compared_relations import RelationNotCompared, RelationShard
 from shardmerge.worker.verify.compare.compared_tables import ComparedTable, NotCompared, UnkeyedTables
@@ -22,6 +23,7 @@ _MOST_WAITING = 1000
 Work = pb.CompareWork
 
 NO_KEY = "it has no key: only the sums of its rows were read"
+CHANGING = "it has no key, and its rows changed each time that both sides were read; compare it without writers"
 
 
 class WorkQueue:
@@ -112,6 +114,8 @@ class WorkQueue:
         table.repaired += report.repaired
         if report.HasField("multiset"):
             table.multiset.CopyFrom(report.multiset)
+        elif table.not_compared:
+            table.not_compared = CHANGING
         room = max(0, self._most_rows - self._named.get(at, 0))
         named = list(report.differences[:room])
         self._named[at] = self._named.get(at, 0) + len(named)
@@ -194,6 +198,15 @@ def skipped_relation(relation: RelationNotCompared) -> pb.ComparedTable:
     report = skipped_table(relation.table)
     report.reference = relation.relation
     return report
+
+
+def left_out_table(plan: TablePlan) -> pb.ComparedTable:
+    return pb.ComparedTable(
+        source=plan.source,
+        source_table=f"{plan.table.schema}.{plan.table.name}",
+        target_table=f"{plan.target_schema}.{plan.target_table}",
+        left_out=True,
+    )
 
 
 def skipped_table(table: NotCompared) -> pb.ComparedTable:

@@ -17,8 +17,6 @@ from shardmerge.proto.log import get_logger
 from shardmerge.worker.core.mysql.connection import Endpoint, Session, Side, connect, dialect_of
 from shardmerge.worker.core.mysql.create_table import UnreadableCreateTable
 from shardmerge.worker.core.position import SourcePosition
-from shardmerge.worker.core.table_plan import TablePlan
-from shardmerge.worker.ddl.structure.recorded_structures import RecordedStructures
 from shardmerge.worker.rules import Rules
 from shardmerge.worker.snapshot.table_planner import needs_lock
 from shardmerge.worker.verify.precheck.estimates import copy_seconds, size_of
@@ -34,6 +32,7 @@ from shardmerge.worker.verify.precheck.findings import (
     query_failed,
 )
 from shardmerge.worker.verify.precheck.id_ranges import check_ids
+from shardmerge.worker.verify.precheck.recorded import as_recorded
 from shardmerge.worker.verify.precheck.references import check_references
 from shardmerge.worker.verify.precheck.server_capacity import check_connections, check_free_space
 from shardmerge.worker.verify.precheck.server_differences import check_collations, check_sql_mode
@@ -182,7 +181,7 @@ class _SubTaskCheck:
         plans = () if tables is None else tables.plans
         check_version(checklist, target)
         plans = tuple(replace(plan, text_as_utf8=not dialect_of(target).has_charsets) for plan in plans)
-        fitting = _as_recorded(target, subtask, plans) if request.as_recorded else plans
+        fitting = as_recorded(target, subtask, plans) if request.as_recorded else plans
         check_target_server(checklist, target, fitting, subtask)
         if self._copies:
             check_indexes(checklist, target, fitting, subtask)
@@ -289,29 +288,3 @@ def _with_cascades_marked(view: SourceView, tables: TablesView, derives: Derives
     except (pymysql.MySQLError, UnreadableCreateTable) as error:
         log.warning("cascades are not read for a check", source=view.source_id, error=str(error))
         return tables
-
-
-def _as_recorded(
-    session: Session, subtask: config.SubTaskConfig, plans: tuple[TablePlan, ...]
-) -> tuple[TablePlan, ...]:
-    """``plans`` with the recorded structures; unchanged if nothing is recorded or the records cannot be read."""
-    try:
-        found = RecordedStructures.read(session, subtask)
-    except (pymysql.MySQLError, ShardmergeError) as error:
-        log.warning("records are not read for a check", task=subtask.task, source=subtask.source_id, error=str(error))
-        found = None
-    if found is None:
-        return plans
-    known = {
-        (plan.table.schema, plan.table.name): plan.table
-        for number, plan in found.plans.items()
-        if number not in found.resets
-    }
-    rules = Rules.from_config(subtask)
-    return tuple(
-        replace(
-            rules.plan(plan.shard, plan.source, known.get((plan.table.schema, plan.table.name), plan.table)),
-            text_as_utf8=plan.text_as_utf8,
-        )
-        for plan in plans
-    )

@@ -10,14 +10,14 @@ import pymysql
 from shardmerge.proto import errors
 from shardmerge.proto import worker_pb2 as pb
 from shardmerge.proto.errors import ErrorSpec, ShardmergeError
-from shardmerge.worker.core.mysql.connection import quote_name, rows, server_info
+from shardmerge.worker.core.mysql.connection import quote_name, rows, server_info, text_of
 from shardmerge.worker.core.mysql.create_table import UnreadableCreateTable
 from shardmerge.worker.core.mysql.foreign_keys import cascading_keys
-from shardmerge.worker.core.mysql.information_schema import inspect_tables, list_tables
+from shardmerge.worker.core.mysql.information_schema import inspect_tables, list_sequences, list_tables
 from shardmerge.worker.core.mysql.server_errors import ErrorKind, errno_of, kind_of
 from shardmerge.worker.core.mysql.show_create import read_create_texts
 from shardmerge.worker.core.table import Table
-from shardmerge.worker.core.table_plan import TablePlan
+from shardmerge.worker.core.table_plan import TablePlan, TargetTable
 from shardmerge.worker.rules import Rules, check_partitions
 from shardmerge.worker.rules.cascades import FoundCascades, find_cascades, marked_cascaded
 from shardmerge.worker.target.tables.partition_clause import (
@@ -47,12 +47,13 @@ class Derives:
 class TablesView:
     """The routed tables: their names, the structures that could be read, plans or errors.
 
-    ``shadows``: tables that a tool for online schema changes created for these. ``visible``: how many tables the user
-    can see at all.
+    ``sequences``: those that the rules let through. ``shadows``: tables that a tool for online schema changes created
+    for these. ``visible``: how many tables the user can see at all.
     """
 
     names: tuple[tuple[str, str], ...]
     shadows: tuple[tuple[str, str], ...]
+    sequences: tuple[tuple[str, str], ...]
     visible: int
     tables: tuple[Table, ...]
     plans: tuple[TablePlan, ...]
@@ -89,7 +90,18 @@ def read_view(view: SourceView, rules: Rules) -> TablesView:
             plans.append(rules.plan(len(plans), view.source_id, table))
         except ShardmergeError as error:
             refused.append(error)
-    return TablesView(tuple(names), tuple(shadows), len(visible), tuple(tables), tuple(plans), tuple(refused))
+    sequences = tuple(pair for pair in list_sequences(view.session) if _lets_through(rules, pair))
+    return TablesView(
+        tuple(names), tuple(shadows), sequences, len(visible), tuple(tables), tuple(plans), tuple(refused)
+    )
+
+
+def _lets_through(rules: Rules, name: tuple[str, str]) -> bool:
+    """Whether the rules let a sequence of this name through; also if they contradict each other."""
+    try:
+        return rules.route(*name) is not None
+    except ShardmergeError:
+        return True
 
 
 def check_tables(
@@ -171,6 +183,7 @@ def _table_schema(
         check_partitions(tables.plans)
     except ShardmergeError as error:
         yield failed("table_schema", source, _as_check_error(error))
+    yield from _sequences(view, tables)
     yield from _partitions(view, tables)
     if derives is not None:
         refused = _not_derivable(view, tables, derives)
@@ -183,6 +196,38 @@ def _table_schema(
     if plain:
         report = failed if snapshot else warned
         yield report("table_schema", source, _listed(errors.check.NOT_TRANSACTIONAL, source, plain))
+
+
+def _sequences(view: SourceView, tables: TablesView) -> Iterator[pb.CheckResult]:
+    """A sequence's numbers are logged as rows of a table that is none."""
+    if not tables.sequences:
+        return
+    defaults = rows(
+        view.session,
+        "SELECT TABLE_SCHEMA, TABLE_NAME, COLUMN_NAME, COLUMN_DEFAULT FROM information_schema.COLUMNS "
+        "WHERE TABLE_SCHEMA IN %s AND COLUMN_DEFAULT LIKE '%%nextval(%%'",
+        (tables.schemas or ("",),),
+    )
+    names = set(tables.names)
+    used: list[tuple[tuple[str, str], str]] = []
+    unused: list[tuple[tuple[str, str], str]] = []
+    for schema, name in tables.sequences:
+        quoted = TargetTable(schema, name).quoted
+        users = [
+            f"{text_of(each[0])}.{text_of(each[1])}.{text_of(each[2])}"
+            for each in defaults
+            if quoted in text_of(each[3]) and (text_of(each[0]), text_of(each[1])) in names
+        ]
+        shown = f"{schema}.{name}" + (f" (the default of {abbreviated(users)})" if users else "")
+        (used if users else unused).append(((schema, name), shown))
+    for found, report in ((used, failed), (unused, warned)):
+        if found:
+            error = errors.check_data.SEQUENCES_LET_THROUGH(
+                source=view.source_id,
+                sequences=abbreviated([shown for _, shown in found]),
+                entries=", ".join(f'{{db-name: "{schema}", tbl-name: "{name}"}}' for (schema, name), _ in found),
+            )
+            yield report("table_schema", view.source_id, error)
 
 
 def _partitions(view: SourceView, tables: TablesView) -> Iterator[pb.CheckResult]:

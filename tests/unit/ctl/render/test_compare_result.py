@@ -48,6 +48,7 @@ def ended(*tables: pb.ComparedTable, error: errors.ShardmergeError | None = None
         ({"orphans": 1}, DIFFERENT),
         ({"unjudged": 1}, UNKNOWN),
         ({"not_compared": "no key"}, UNKNOWN),
+        ({"left_out": True}, SAME),
     ],
 )
 def test_exit_code(counts: dict[str, object], code: int) -> None:
@@ -80,9 +81,10 @@ def test_a_repair_reports_what_was_found_and_what_is_left() -> None:
     assert answer(repaired, SAME, "", 1.0, repair=True).msg == "2 differences found, 2 repaired, 0 left"
     part = ended(table(missing=2, repaired=1), table(not_compared="no key"))
     told = answer(part, DIFFERENT, "", 1.0, repair=True, is_whole=False)
-    assert told.msg == "2 differences found, 1 repaired, 1 left; not everything could be judged"
+    verdict = "2 differences found, 1 repaired, 1 left; not everything could be judged: shop.orders ("
+    assert told.msg.startswith(verdict)
     assert answer(ended(table()), SAME, "", 1.0, repair=True).msg == "no differences"
-    assert answer(ended(table(unjudged=1)), UNKNOWN, "", 1.0).msg == "not everything could be judged"
+    assert answer(ended(table()), UNKNOWN, "", 1.0).msg == "not everything could be judged"
 
 
 def test_a_table_that_is_none_is_reported() -> None:
@@ -179,3 +181,21 @@ def test_no_reference_and_a_worker_that_compares_rows() -> None:
         assert code == UNKNOWN
         assert report is not None
         assert str(spec.code) in report.lines()
+
+
+def test_the_verdict_names_what_was_not_judged_and_what_was_left_out() -> None:
+    changing = table(target_table="shop.visits", source_table="shop_1.visits", unjudged=1, not_compared="it changed")
+    outcome = ended(table(), changing)
+    found = answer(outcome, UNKNOWN, "", 1.0)
+    assert found.msg.startswith("not everything could be judged: shop.visits (") and "--leave-out" in found.msg
+    differs = answer(ended(table(missing=1), changing), DIFFERENT, "", 1.0, is_whole=False)
+    assert differs.msg.startswith("1 differences; not everything could be judged: shop.visits (")
+    left = ended(table(), table(target_table="shop.visits", source_table="shop_1.visits", left_out=True, rows=0))
+    assert conclude(left, ["shop.visits"], "t") == (SAME, None)
+    assert answer(left, SAME, "", 1.0).msg == "no differences; left out: shop.visits"
+    code, report = conclude(left, ["shop.visit"], "t")
+    assert code == UNKNOWN and report is not None
+    console = Console(width=200, record=True)
+    console.print(compare_table.compared(answer(left, SAME, "", 1.0)))
+    [line] = [line for line in console.export_text().splitlines() if "shop_1.visits" in line]
+    assert "left out" in line

@@ -15,7 +15,7 @@ from shardmerge.proto import worker_pb2 as pb
 from shardmerge.proto.errors import ShardmergeError
 from shardmerge.worker.core.mysql.connection import Session, server_info
 from shardmerge.worker.core.mysql.create_table import UnreadableCreateTable
-from shardmerge.worker.core.mysql.show_create import CreateStatement, read_create_statement
+from shardmerge.worker.core.mysql.show_create import CreateStatement, read_create_statement, read_shard_statements
 from shardmerge.worker.core.table import Table
 from shardmerge.worker.core.table_plan import ExtractInKey, TablePlan, TargetTable
 from shardmerge.worker.target.tables.extracted_keys import UniqueKey, unique_keys
@@ -85,7 +85,7 @@ class _ExtractedColumns:
         if self._view is None:
             return
         try:
-            described = read_create_statement(self._view.session, plan.table.schema, plan.table.name)
+            [described] = read_shard_statements(self._view.session, [(plan.table.schema, plan.table.name)])
             creation = CreateStatement(creation_of(self._target, plan, described), described.collation)
         except (ShardmergeError, pymysql.MySQLError):
             return  # other items report why it cannot be created

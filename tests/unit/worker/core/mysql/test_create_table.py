@@ -16,6 +16,7 @@ from shardmerge.worker.core.mysql.create_table import (
     merged_create_table,
     numbered_column,
     parse_create_table,
+    without_sequence_defaults,
 )
 from shardmerge.worker.core.mysql.information_schema import parse_labels
 from shardmerge.worker.core.table import Column, ValueKind
@@ -218,3 +219,28 @@ def test_columns_with_which_an_index_begins() -> None:
     text = "CREATE TABLE `t` (`a` int, `KEY` int, `c(` text, PRIMARY KEY (`a`,`KEY`) USING BTREE, KEY `(` (`c(`(9)))"
     for columns, found in ((["A"], True), (["key", "a"], True), (["KEY"], False), (["c("], True), (["("], False)):
         assert has_index_on(text, columns) is found
+
+
+@pytest.mark.parametrize(
+    ("item", "left"),
+    [
+        ("`id` bigint(20) NOT NULL DEFAULT nextval(`d`.`sq`),", "`id` bigint(20) NOT NULL,"),
+        (
+            "`id` int(11) DEFAULT nextval(`d`.`s(q`) COMMENT 'DEFAULT nextval(x)',",
+            "`id` int(11) COMMENT 'DEFAULT nextval(x)',",
+        ),
+        (
+            "`id` int(11) DEFAULT (nextval(`d`.`sq`) * (1 + lastval(`d`.`sq`))) COMMENT ')',",
+            "`id` int(11) COMMENT ')',",
+        ),
+        ("`id` int(11) DEFAULT setval(`d`.`sq`,5,1,0),", "`id` int(11),"),
+    ],
+)
+def test_a_default_of_a_sequence_is_left_out(item: str, left: str) -> None:
+    others = (
+        "  `a` varchar(40) DEFAULT 'nextval(`sq`)',\n  `b` int(11) DEFAULT (1 + 2),\n  `nextval` int(11) DEFAULT 5,\n"
+        "  `u` uuid DEFAULT uuid() COMMENT 'nextval(',\n  KEY `nextval` (`nextval`)\n) ENGINE=InnoDB"
+    )
+    text = f"CREATE TABLE `t` (\n  {{}}\n{others}"
+    assert without_sequence_defaults(text.format(item)) == text.format(left)
+    assert without_sequence_defaults(text.format(left)) == text.format(left)
