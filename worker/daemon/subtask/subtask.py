@@ -48,8 +48,8 @@ log = get_logger()
 
 _REFUSED_STATEMENTS = (errors.ddl.DDL_REFUSED, errors.ddl.DDL_PART_REFUSED)
 _BACKOFF = Backoff(1.0, 60.0)
-_SLOTS_MISSING = (errors.worker.SPARK_NO_EXECUTOR, errors.worker.SPARK_SLOTS_MISSING)
-_BACKOFF_SLOTS = Backoff(1.0, 5.0)  # such a run fails at once; a later one succeeds once the cluster has executors
+_SLOTS_MISSING = (errors.worker.SPARK_NO_EXECUTOR, errors.worker.SPARK_SLOTS_MISSING, errors.worker.NO_SLOTS)
+_BACKOFF_SLOTS = Backoff(1.0, 5.0)  # such a run fails at once; a later one succeeds once there are slots
 _LOOK_AGAIN_SECONDS = 1.0
 _LEAST_PAUSE_SECONDS = 0.05
 _BACKOFF_RESET_SECONDS = 300.0
@@ -215,11 +215,11 @@ class SubTask:
             return self._stage in (pb.STAGE_PAUSED, pb.STAGE_FINISHED)
 
     def promised_slots(self) -> int:
-        """The Spark slots that it has or is about to take, without tables that join it later."""
+        """The Spark slots that it has or is about to take at least, without tables that join it later."""
         if self._decision.expected != pb.STAGE_RUNNING or self._stage == pb.STAGE_FINISHED:
             return 0
         slots = slots_of(self._decision.config)
-        return slots.at_once if self.replicating() is None else slots.following
+        return slots.least if self.replicating() is None else slots.following
 
     @property
     def config(self) -> config_pb2.SubTaskConfig:

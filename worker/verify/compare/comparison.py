@@ -49,6 +49,7 @@ from shardmerge.worker.target.members.target_members import read_target_members
 from shardmerge.worker.target.quarantine.held_store import count_keys
 from shardmerge.worker.target.records.history import interrupted_copies
 from shardmerge.worker.target.tables.row_ownership import NotSeparable
+from shardmerge.worker.unit.growing_job import GrowingJob
 from shardmerge.worker.unit.run_context import RunContext, RunningSnapshot
 from shardmerge.worker.verify.compare.compared_relations import (
     ComparedRelation,
@@ -102,7 +103,7 @@ class Comparison:
         self.run_number = next(_runs)
         self._access = replace(context.access, secret=new_secret())
         self.tasks = request.threads or _DEFAULT_THREADS
-        """Number of Spark tasks that work on the comparison; they are numbered from 0."""
+        """The most Spark tasks that work on the comparison; they are numbered from 0."""
         self.queue: WorkQueue | None = None
         self._compared: tuple[ComparedTable | UnkeyedTables, ...] = ()
         self._relations: tuple[ComparedRelation, ...] = ()
@@ -215,12 +216,16 @@ class Comparison:
             repair=self._request.repair,
             most_rows=self._request.most_rows or _DEFAULT_ROWS,
         )
-        outcomes = context.task_runner.run(
+        job = GrowingJob(
+            context.task_runner,
+            context.free_slots,
             f"compare {config.task} {context.source.source_id}",
             self.tasks,
             CompareTask(spec),
             self._stop,
+            lambda error: None if self._stop.is_set else queue.fail(error),
         )
+        outcomes = job.run()
         for outcome in outcomes:
             if isinstance(outcome, TaskFailed):
                 raise outcome.error
