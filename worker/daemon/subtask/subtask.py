@@ -275,8 +275,13 @@ class SubTask:
             background = self._background_activity
             retry_at = self._resumes_at()
         status = worker_pb2.SubTaskStatus(name=self.name, stage=stage, epoch=epoch)
+        """Never Running without a valid lease: another worker may run it before this process, which was suspended, has
+        read that or has stopped its run."""
+        may_run = self._run_allowed()
         if error is not None:
             status.result.errors.append(error_to_proto(error))
+            if stage == pb.STAGE_RUNNING and not may_run:
+                stage = pb.STAGE_PAUSED
         if stage == pb.STAGE_PAUSED and error is None:
             status.result.is_canceled = True
         if retry_at is not None:
@@ -288,6 +293,8 @@ class SubTask:
             case worker_pb2.SyncStatus() as sync:
                 status.unit = pb.UNIT_REPLICATE
                 if stage in (pb.STAGE_PAUSED, pb.STAGE_STOPPED):
+        elif not may_run and self._decision.expected == pb.STAGE_RUNNING:
+            status.waiting_for = "the worker's lease in etcd, which has ended: another worker may run it"
                     sync = without_progress(sync, _why_idle(stage, error))
                 status.sync.CopyFrom(sync)
             case None:
