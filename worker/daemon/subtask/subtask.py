@@ -103,6 +103,13 @@ def _why_idle(stage: pb.Stage, error: ShardmergeError | None) -> str:
     return "it is paused" if stage == pb.STAGE_PAUSED else "it is stopped"
 
 
+def _own_lanes(unit: ProcessUnit | None) -> ReplicateUnit | None:
+    """The unit of the subtask's own lanes; None while it copies."""
+    if isinstance(unit, JoiningUnit):
+        unit = unit.own_lanes
+    return unit if isinstance(unit, ReplicateUnit) else None
+
+
 def _pause_seconds(error: ShardmergeError, failures: int) -> float:
     """The pause before the next run. ``failures``: how many runs have failed before this one."""
     if not failures and error.spec in _LANES_LOST:
@@ -268,24 +275,26 @@ class SubTask:
         return HoldAll() if lowest is None else HoldFrom(lowest)
 
     def status(self) -> worker_pb2.SubTaskStatus:
+        """Never Running without a valid lease: another worker may run it before this process, which was suspended, has
+        read that or has stopped its run."""
+        may_run = self._run_allowed()
         with self._condition:
             stage, error, epoch = self._stage, self._error, self._epoch
+            if stage == pb.STAGE_RUNNING and not may_run:
+                stage = pb.STAGE_PAUSED
             # The status of the previous run's unit does not apply to a run that is starting.
             unit = self._unit if self._begun or stage != pb.STAGE_RUNNING else None
             background = self._background_activity
             retry_at = self._resumes_at()
         status = worker_pb2.SubTaskStatus(name=self.name, stage=stage, epoch=epoch)
-        """Never Running without a valid lease: another worker may run it before this process, which was suspended, has
-        read that or has stopped its run."""
-        may_run = self._run_allowed()
         if error is not None:
             status.result.errors.append(error_to_proto(error))
-            if stage == pb.STAGE_RUNNING and not may_run:
-                stage = pb.STAGE_PAUSED
         if stage == pb.STAGE_PAUSED and error is None:
             status.result.is_canceled = True
         if retry_at is not None:
             status.waiting_for = f"automatic resume in {max(0.0, retry_at - time.monotonic()):.0f} s"
+        elif not may_run and self._decision.expected == pb.STAGE_RUNNING:
+            status.waiting_for = "the worker's lease in etcd, which has ended: another worker may run it"
         match None if unit is None else unit.status():
             case worker_pb2.LoadStatus() as load:
                 status.unit = pb.UNIT_SNAPSHOT
@@ -293,8 +302,6 @@ class SubTask:
             case worker_pb2.SyncStatus() as sync:
                 status.unit = pb.UNIT_REPLICATE
                 if stage in (pb.STAGE_PAUSED, pb.STAGE_STOPPED):
-        elif not may_run and self._decision.expected == pb.STAGE_RUNNING:
-            status.waiting_for = "the worker's lease in etcd, which has ended: another worker may run it"
                     sync = without_progress(sync, _why_idle(stage, error))
                 status.sync.CopyFrom(sync)
             case None:
@@ -313,6 +320,7 @@ class SubTask:
         """For metrics. ``totals``: of its lanes. Like :meth:`status` it never waits for a server."""
         status = self.status()
         with self._condition:
+            lanes = _own_lanes(self._unit)
             unit = self._unit if self._begun and self._stage == pb.STAGE_RUNNING else None
             runs, copied, retry_at = self._counts.figures(), self._copied, self._resumes_at()
             failures = 0 if self._has_recovered() else self._failures
@@ -335,6 +343,7 @@ class SubTask:
             compared,
             self._readers.read(),
             is_paused,
+            None if lanes is None else lanes.applied_seconds(),
         )
 
     def _resumes_at(self) -> float | None:
@@ -445,6 +454,9 @@ class SubTask:
         with self._condition:
             before = self._unit
         copied = before.status() if isinstance(before, SnapshotUnit) else None
+        lanes, lanes_before = _own_lanes(unit), _own_lanes(before)
+        if lanes is not None and lanes_before is not None:
+            lanes.applied_through = lanes_before.applied_through
         with self._condition:
             self._unit = unit
             self._begun = True
