@@ -87,19 +87,21 @@ SPARK_SLOTS = _define(
     12053,
     "spark-slots-too-few",
     scope=Scope.CONFIG,
-    message="worker {worker}: {purpose} take {needed} Spark slots at the same time, and {free} of {total} are free",
+    message="worker {worker}: {purpose} take at least {needed} Spark slots at the same time, and {free} of {total} are "
+    "free",
     workaround="Set spark.master to local[{wanted}] or more in the worker's file (spark.cores.max elsewhere) and "
-    "restart it, or lower mydumpers.threads and syncers.worker-count.",
+    "restart it, or lower syncers.worker-count.",
 )
 SPARK_SLOTS_TIGHT = _define(
     12054,
     "spark-slots-tight",
     scope=Scope.CONFIG,
     level=Level.LOW,
-    message="worker {worker}: {free} of {total} Spark slots are free, enough for the task; to copy tables that join "
-    "while it replicates (update-task, a new shard table) takes {needed}",
-    workaround="Set spark.master to local[{wanted}] or more in the worker's file if tables are to join later: until "
-    "then the task continues, and joining tables are tried again until slots are free.",
+    message="worker {worker}: {free} of {total} Spark slots are free, enough for the task; to copy with all its chunk "
+    "readers, also tables that join while it replicates (update-task, a new shard table), takes {needed}",
+    workaround="Set spark.master to local[{wanted}] or more in the worker's file. Until then a copy has as many chunk "
+    "readers as slots are free, and more when slots become free; lanes of joining tables are tried again until there "
+    "are slots for them.",
 )
 SPARK_AWAY = _define(
     12055,

@@ -227,6 +227,17 @@ RELAY_DAMAGED = _define(
     "fetched again from the tasks' checkpoints. Do not delete the directory before the tasks have caught up: what the "
     "source has purged is nowhere else.",
 )
+RELAY_REMOVED = _define(
+    20023,
+    "relay-log-removed",
+    scope=Scope.INTERNAL,
+    message="source {source}: {path} was removed or replaced by another program while the worker runs",
+    workaround=f"Tasks that run continue by themselves: the relay log in {{directory}} is fetched again from their "
+    f"checkpoints, if the source still has its binlog from there on (20001 if not); {_RESUME}. If this error stays, "
+    "files of the log are left: stop the worker, move {directory} away and start the worker again. Only `dmctl "
+    "purge-relay` may remove files there.",
+    retryable=True,
+)
 POSITION_BEFORE_RELAY = _define(
     20030,
     "position-before-relay-log",

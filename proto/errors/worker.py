@@ -39,8 +39,9 @@ NO_SLOTS = _define(
     "spark-slots-exhausted",
     scope=Scope.CONFIG,
     message="{job} needs {needed} Spark slots, {free} of {total} are free",
-    workaround="Raise the number in the worker's spark.master (e.g. local[32]; spark.cores.max elsewhere) or lower the "
-    "task's lanes or snapshot threads.",
+    workaround="A copy needs one slot, lanes need all of theirs: the run is tried again until they are free. Raise the "
+    "number in the worker's spark.master (e.g. local[64]; spark.cores.max elsewhere), or lower the task's "
+    "syncers.worker-count.",
     retryable=True,
 )
 STREAM_LOST = _define(

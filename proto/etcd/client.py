@@ -15,7 +15,7 @@ from shardmerge.proto import errors
 from shardmerge.proto.errors import ShardmergeError
 from shardmerge.proto.etcd.api import rpc
 from shardmerge.proto.etcd.connection import Connection
-from shardmerge.proto.etcd.lease import Lease
+from shardmerge.proto.etcd.lease import Lease, now
 from shardmerge.proto.etcd.types import (
     Condition,
     Delete,
@@ -145,7 +145,7 @@ class Etcd:
         """A new lease of ``ttl`` seconds (rounded up to whole ones) that is kept alive until revoked."""
         asked = max(1, int(ttl) + (int(ttl) != ttl))
         request = rpc.LeaseGrantRequest(TTL=asked)
-        sent_at = time.monotonic()
+        sent_at = now()
         answer = self._write(
             lambda connection, seconds: connection.lease.LeaseGrant(request, timeout=seconds, wait_for_ready=True)
         )

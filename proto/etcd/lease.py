@@ -14,6 +14,11 @@ from shardmerge.proto.process.periodic import LAST, LoopThread, repeat
 _PAUSE_AFTER_FAILURE_SECONDS = 0.3
 
 
+def now() -> float:
+    """Seconds of the clock of leases: it also counts while the machine is suspended, unlike the monotonic clock."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
 class Renewer(Protocol):
     """What a lease needs of the client."""
 
@@ -26,7 +31,7 @@ class Lease:
 
     ``lost`` is set as soon as the lease may have ended: etcd reports it, or it could not be renewed for its whole time.
     The local clock starts when the renewal is *sent*, so this side knows before etcd does. A lost lease is not renewed
-    again: request a new one.
+    again: request a new one. ``sent_at``: when it was requested, by :func:`now`.
     """
 
     def __init__(self, renewer: Renewer, lease: int, ttl: float, sent_at: float) -> None:
@@ -43,12 +48,12 @@ class Lease:
     @property
     def alive(self) -> bool:
         """By the clock, so it is correct even if the renewing thread was not scheduled (a stopped process)."""
-        return not self.lost.is_set() and time.monotonic() < self._deadline
+        return not self.lost.is_set() and now() < self._deadline
 
     @property
     def remaining(self) -> float:
         """Seconds until the lease ends unless it is renewed; at least 0."""
-        return 0.0 if self.lost.is_set() else max(0.0, self._deadline - time.monotonic())
+        return 0.0 if self.lost.is_set() else max(0.0, self._deadline - now())
 
     def revoke(self) -> None:
         """Stop renewing and delete the lease's records now; if etcd is unreachable they expire by themselves."""
@@ -62,11 +67,11 @@ class Lease:
         self._thread.end()
 
     def _at_the_latest(self, pause: float) -> float:
-        return min(pause, max(0.0, self._deadline - time.monotonic()))
+        return min(pause, max(0.0, self._deadline - now()))
 
     def _renew(self) -> float:
         """Renew it once, and return the pause before the next time; none once it is lost."""
-        sent_at = time.monotonic()
+        sent_at = now()
         left = self._deadline - sent_at
         try:
             ttl = self._renewer.keep_alive(self.id, min(left, self.ttl / 3)) if left > 0 else 0

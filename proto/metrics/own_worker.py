@@ -17,9 +17,10 @@ _LANE = (*_TASK, "lane")
 LAG = _gauge(
     "dm_task_lag_seconds",
     help="Lag of a subtask. basis is event (the age of the oldest transaction that is not "
-    "applied), idle (everything is applied and the source sends its heartbeats: 0) or heartbeat (everything that "
-    "arrived is applied, but the source sends nothing, not even heartbeats: the time since the last one). Absent while "
-    "it is not known.",
+    "applied), idle (everything is applied and the source sends its heartbeats: 0), heartbeat (everything that "
+    "arrived is applied, but the source sends nothing, not even heartbeats: the time since the last one) or retry (a "
+    "run is tried again, or a lane or the source does not answer: the time since all was applied that the source had "
+    "written). Absent while it is not known.",
     labels=(*_TASK, "basis"),
     unit="seconds",
 )

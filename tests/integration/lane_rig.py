@@ -216,6 +216,10 @@ class LaneRig(Rig):
         finally:
             session.close()
 
+    def age(self) -> float:
+        """Implement SourceClock."""
+        return 0.0
+
     def unknown(self) -> str:
         """Implement SourceClock."""
         return "" if self._position.file else "the end of the source's binlog has not been read yet"

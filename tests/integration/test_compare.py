@@ -141,6 +141,36 @@ def test_what_is_planted_is_found_named_and_repaired_beside_a_writer(world: Worl
     world.cluster.dmctl("stop-task", family.name)
 
 
+@pytest.mark.parametrize("moment", ["compare.planning", "compare.piece"])
+def test_a_source_that_restarts_meanwhile_is_waited_for(world: World, moment: str) -> None:
+    name = f"cmp_{moment.removeprefix('compare.')}"
+    family = world.family(name, tables=2)
+    started(world, family, 3000)
+    world.settle([name])
+    source_id, server = world.sources[0]
+    first = PartitionIds(1, 1, 1)(0)
+    world.target.execute(
+        f"UPDATE {name}.orders SET note = 'planted' WHERE id IN ({first | 10}, {first | 2000})",
+        f"DELETE FROM {name}.orders WHERE id = {first | 11}",
+    )
+    world.cluster.hooks.hold(moment)
+    with comparing(world, name, "--repair") as running:
+        world.cluster.hooks.reached(moment)
+        server.kill()
+        world.cluster.hooks.release_all()
+        ends = time.monotonic() + 12  # longer than the pauses of a few attempts
+        until(lambda: running.poll() is not None or time.monotonic() > ends, "time passes", 30)
+        server.start()
+        said, _ = running.communicate(timeout=300)
+    assert running.returncode == 0, said
+    assert source_id in said
+    world.cluster.wait_replicating(name)
+    done = compare(world, name)
+    assert (done.answer.code, done.lines) == (0, []), done.answer.text
+    world.judge(family)
+    world.cluster.dmctl("stop-task", name)
+
+
 def test_repairing_rows_that_the_writer_changes(world: World) -> None:
     """The writer changes, deletes and inserts rows everywhere in the table while it is repaired repeatedly; the judge
     checks the final result. Only values are planted, no missing rows: a lane that meets a missing row before its repair
@@ -277,11 +307,11 @@ def test_the_only_shard_of_a_target_may_have_any_key(world: World) -> None:
 
 
 @contextmanager
-def comparing(world: World, task: str) -> Generator[subprocess.Popen[str]]:
+def comparing(world: World, task: str, *options: str) -> Generator[subprocess.Popen[str]]:
     """Run dmctl compare, at most for the duration of the block."""
     addresses = ",".join(master.address for master in world.cluster.masters)
     with subprocess.Popen(
-        [command("dmctl"), "--master-addr", addresses, "--output", "json", "compare", task],
+        [command("dmctl"), "--master-addr", addresses, "--output", "json", "compare", task, *options],
         cwd=world.directory,
         env={**os.environ, "SHARDMERGE_SECRET_KEY": str(world.cluster.masters[0].key)},
         stdout=subprocess.PIPE,

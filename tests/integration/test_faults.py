@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -188,3 +189,46 @@ def test_disk_full_under_the_relay(
         cluster.wait_caught_up("disk", {"mysql-01": source})
         assert family.verdict().differences == 0, family.verdict()
         cluster.stop()
+
+
+@pytest.mark.parametrize("moment", ["copying", "replicating", "paused"])
+def test_the_relay_directory_is_removed_under_load(world: World, moment: str) -> None:
+    """Running tasks fetch their binlog again by themselves; a paused one with the printed command."""
+    cluster, name = world.cluster, f"removed_{moment}"
+    family = world.family(name)
+    shards = family.create(2000)
+    if moment == "copying":
+        cluster.hooks.hold("snapshot.before_commit")
+    with Writer(shards, seed=43) as writer:
+        cluster.start_task(family.task())
+        if moment == "copying":
+            cluster.hooks.reached("snapshot.before_commit")
+        else:
+            cluster.wait_replicating(name)
+        if moment == "paused":
+            cluster.dmctl("pause-task", name)
+        writer.go_on()
+        logs = list(cluster.directory.glob("*-relay/*/relay.json"))
+        assert len(logs) == 2
+        for log in logs:
+            shutil.rmtree(log.parent)
+
+        def noticed() -> bool:
+            answer = cluster.dmctl("query-status", name, "--more", check=False)
+            return str(errors.relay.RELAY_REMOVED.code) in answer.text or _began_again()
+
+        def _began_again() -> bool:
+            return len(list(cluster.directory.glob("*-relay/*/relay.json"))) == 2
+
+        until(noticed, "the workers notice it", 10)
+        cluster.hooks.release_all()
+        if moment == "paused":
+            assert "dmctl resume-task <task> -s {source}" in errors.relay.RELAY_REMOVED.workaround
+            for source_id, _ in world.sources:
+                cluster.dmctl("resume-task", name, "-s", source_id)
+        cluster.wait_replicating(name)
+        assert _began_again()
+        writer.go_on()
+        writer.stop()
+    world.judge(family)
+    cluster.dmctl("stop-task", name)

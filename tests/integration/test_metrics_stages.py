@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 
 from tests.support.metrics import Scrape, scrape
@@ -96,3 +97,37 @@ def test_stages(world: World) -> None:
         "a stopped task has no series",
         20,
     )
+
+
+def test_the_lag_grows_while_a_run_is_tried_again(world: World) -> None:
+    name = "retried"
+    family = world.family(name)
+    family.create(50)
+    world.cluster.start_task(family.task())
+    world.cluster.wait_replicating(name)
+    _insert(family, 9_200_000)
+    world.cluster.wait_caught_up(name, dict(world.sources))
+
+    def lags() -> list[float]:
+        return [each.value for each in _of_workers(world).of("dm_task_lag_seconds", task=name)]
+
+    time.sleep(2.5)  # that everything is applied is looked at every second
+    applied = time.monotonic()
+    world.target.kill()
+    _insert(family, 9_300_000)
+    until(
+        lambda: all(sub.stage == "Paused" for sub in world.cluster.subtasks(name).values()), "the runs have failed", 120
+    )
+    before: list[float] = []
+    for _ in range(8):
+        found = lags()
+        assert len(found) == len(family.sources), "the lag is known while the runs are tried again"
+        assert all(0 < lag <= time.monotonic() - applied + 3 for lag in found)
+        assert not before or min(found) > min(before)
+        before = found
+        time.sleep(1)
+    assert min(before) > 7
+    world.target.start()
+    world.cluster.wait_caught_up(name, dict(world.sources))
+    until(lambda: max(lags()) == 0, "everything is applied", 30)
+    world.cluster.dmctl("stop-task", name)

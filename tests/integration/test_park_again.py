@@ -34,14 +34,19 @@ TABLES = "abc"
 
 
 class _Jobs(Threads):
-    """Counts the jobs of the joining stream."""
+    """Counts the jobs of the joining stream, and their lanes."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.joining = 0
+    def __init__(self, slots: int = 64) -> None:
+        super().__init__(slots)
+        self.lanes: list[int] = []
+
+    @property
+    def joining(self) -> int:
+        return len(self.lanes)
 
     def run(self, name: str, count: int, body: TaskBody, stop: StopSignal) -> list[TaskOutcome]:
-        self.joining += name.startswith(Stream.JOIN.job_name)
+        if name.startswith(Stream.JOIN.job_name):
+            self.lanes.append(count)
         return super().run(name, count, body, stop)
 
 
@@ -74,9 +79,9 @@ class Queue:
         self.rig.until_fetched()
         return self.rig.begin(self.rig.config, self.jobs)
 
-    def same(self, run: Run, *names: str) -> None:
+    def same(self, run: Run, *names: str, seconds: float = 300) -> None:
         """Wait until everything has joined; the target must have the rows of these tables."""
-        run.until_joined(self.rig.target, 300)
+        run.until_joined(self.rig.target, seconds)
         columns = ", ".join(("id", "v", *(f"x{number}" for number in range(QUEUED))))
         wanted = self.rig.source.query(
             " UNION ALL ".join(f"SELECT {columns} FROM {name}" for name in names) + " ORDER BY id"
@@ -132,6 +137,23 @@ def test_no_stream_begins_between_queued_statements(queue: Queue) -> None:
     assert queue.seen["park_again.recorded"] == QUEUED - 1
     assert queue.seen["ddl.passed"] == 1
     assert queue.jobs.joining == 1
+    run.stop()
+
+
+def test_joining_tables_have_as_many_lanes_as_slots_are_free(queue: Queue) -> None:
+    queue.execute(*_inserts(10))
+    for number in range(QUEUED):
+        queue.alter(number)
+    for number in range(20, 60, 3):
+        queue.execute(*_inserts(number))
+    queue.jobs = _Jobs(3)
+    run = queue.begin()
+    queue.same(run, "shard.a", "shard.b", "shard.c", seconds=60)
+    assert queue.jobs.lanes == [1]
+    for number in range(62, 98, 3):  # the task's own lanes have the tables
+        queue.execute(*_inserts(number))
+    queue.rig.until_fetched()
+    queue.same(run, "shard.a", "shard.b", "shard.c", seconds=60)
     run.stop()
 
 

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import multiprocessing
+import shutil
 import signal
 import threading
+import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -198,3 +201,88 @@ def test_a_source_that_freezes_in_the_handshake_does_not_hold_stop(
             source.signal(signal.SIGCONT)
     relay.start()
     assert_same(relay, source)
+
+
+def _remove(directory: Path) -> None:
+    shutil.rmtree(directory)
+
+
+def _empty(directory: Path) -> None:
+    for path in directory.iterdir():
+        path.unlink()
+
+
+def _remove_and_make(directory: Path) -> None:
+    shutil.rmtree(directory)
+    directory.mkdir()
+
+
+@pytest.mark.parametrize("destroy", [_remove, _empty, _remove_and_make])
+def test_a_log_that_is_removed_under_the_relay_is_noticed_and_fetched_again(
+    source: MariaDB, make_relay: MakeRelay, tmp_path: Path, destroy: Callable[[Path], None]
+) -> None:
+    relay = make_relay(source, segment_bytes=1 << 30)  # no further file would be made
+    relay.ensure_from(START)
+    relay.start()
+    source.execute("INSERT INTO d.t (v) VALUES ('before')")
+    before = caught_up(relay, source)
+    items = relay.subscribe(before, None, None, StopSignal())
+    assert isinstance(next(items), AtHead)
+    relay_id, began = relay.relay_id, time.monotonic()
+    destroy(tmp_path / "relay")
+    error = until(relay.failure, "the loss is noticed", 10)
+    assert time.monotonic() - began < 5
+    assert error.spec is errors.relay.RELAY_REMOVED
+    assert str(tmp_path / "relay") in error.message
+    assert str(tmp_path / "relay") in error.workaround
+    with pytest.raises(ShardmergeError) as caught:
+        list(items)
+    assert caught.value.spec is errors.relay.RELAY_REMOVED
+    source.execute("INSERT INTO d.t (v) VALUES ('after')")
+    relay.start()  # as a subtask's next run does
+    assert relay.ensure_from(START)
+    assert relay.relay_id != relay_id
+    assert_same(relay, source)
+    assert relay.first().offset.segment > before.segment, "no offset of the old log is one of the new log"
+    assert relay.failure() is None
+
+
+def test_nothing_that_is_left_of_a_log_is_removed(source: MariaDB, make_relay: MakeRelay, tmp_path: Path) -> None:
+    """The segments may hold what the source has purged."""
+    relay = make_relay(source)
+    relay.ensure_from(START)
+    relay.start()
+    for _ in range(3):
+        source.execute("INSERT INTO d.t (v) VALUES (REPEAT('w', 200000))", "INSERT INTO d.t (v) VALUES ('x')")
+    caught_up(relay, source)
+    segments = {path.name: path.read_bytes() for path in (tmp_path / "relay").glob("*.relay")}
+    newest = max(segments)
+    (tmp_path / "relay" / newest).unlink()
+    for _ in range(2):
+        until(relay.failure, "the loss is noticed", 10)
+        relay.start()
+        relay.ensure_from(START)
+    error = until(relay.failure, "the loss is noticed", 10)
+    assert error.spec is errors.relay.RELAY_REMOVED
+    del segments[newest]
+    assert segments == {path.name: path.read_bytes() for path in (tmp_path / "relay").glob("*.relay")}
+    # The way out: stop, move the directory away, start.
+    relay.stop()
+    (tmp_path / "relay").rename(tmp_path / "away")
+    again = make_relay(source)
+    again.ensure_from(START)
+    again.start()
+    assert_same(again, source)
+
+
+def test_a_file_of_the_log_that_was_replaced_is_noticed(source: MariaDB, make_relay: MakeRelay, tmp_path: Path) -> None:
+    relay = make_relay(source)
+    relay.ensure_from(START)
+    relay.start()
+    number = caught_up(relay, source).segment
+    path = tmp_path / "relay" / f"{number:010d}.relay"
+    time.sleep(1.5)  # the relay has looked at it
+    shutil.copy(path, tmp_path / "copy")
+    (tmp_path / "copy").replace(path)
+    error = until(relay.failure, "it is noticed", 10)
+    assert error.spec is errors.relay.RELAY_REMOVED

@@ -16,12 +16,14 @@ from shardmerge.worker.core.mysql.connection import ServerInfo, Session
 from shardmerge.worker.core.position import SourcePosition
 from shardmerge.worker.core.stop_signal import StopSignal
 from shardmerge.worker.core.table_plan import TablePlan
+from shardmerge.worker.core.task_runner import TaskBody, TaskDone, TaskOutcome
 from shardmerge.worker.snapshot.chunks import Chunk
 from shardmerge.worker.snapshot.reader.chunk_loader import ChunkLoader, ChunkTransaction
 from shardmerge.worker.snapshot.reader.chunk_reader import ReaderTask
 from shardmerge.worker.snapshot.source import watermarks
 from shardmerge.worker.snapshot.source.watermarks import end_of_binlog
-from shardmerge.worker.unit.contract import Failed, Finished
+from shardmerge.worker.snapshot.unit import SnapshotUnit
+from shardmerge.worker.unit.contract import Failed, Finished, Outcome
 from tests.integration.snapshot_rig import SOURCE, TASK, Rig, count_rows, subtask_config
 from tests.integration.snapshot_tables import (
     assert_merged,
@@ -37,6 +39,7 @@ from tests.integration.snapshot_tables import (
 )
 from tests.support.database import Database
 from tests.support.hooks import Hooks
+from tests.support.pair import emptied
 from tests.support.task_runners import Threads
 from tests.support.wait import until
 from tests.support.writer import Writer, create_tables, fill
@@ -326,3 +329,76 @@ def test_a_bug_in_one_reader_ends_the_others(
             outcome.error.message,
         )
         assert len(loaded_chunks(target)) < 200, "the other reader would have loaded all but one of 300 chunks"
+
+
+class _Waiting(TaskBody):
+    """Holds its slot until ``over`` is set."""
+
+    def __init__(self, over: threading.Event) -> None:
+        self._over = over
+
+    def __call__(self, index: int) -> TaskOutcome:
+        self._over.wait(300)
+        return TaskDone()
+
+
+def test_a_copy_begins_with_the_free_slots_and_takes_those_that_become_free(
+    source: Database, target: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_tables(
+        source,
+        "CREATE TABLE t (k INT PRIMARY KEY, v INT)",
+        "INSERT INTO t SELECT seq, seq * 7 FROM seq_1_to_2000",
+        "ANALYZE TABLE t",
+    )
+    hooks, runner, over = Hooks(tmp_path / "hooks"), Threads(6), threading.Event()
+    monkeypatch.setenv("SHARDMERGE_HOOKS", str(hooks.directory))
+    hooks.hold("snapshot.before_commit")
+    with Rig(source, target, tmp_path, subtask_config(target, threads=4, chunk_rows=50)) as rig:
+        other = threading.Thread(target=runner.run, args=("another task", 5, _Waiting(over), StopSignal()))
+        other.start()
+        until(lambda: runner.free_slots == 1, "the other task has its slots")
+        unit = rig.unit(runner)
+        outcomes: list[Outcome] = []
+        copying = threading.Thread(target=lambda: outcomes.append(unit.run(StopSignal())))
+        copying.start()
+        until(lambda: hooks.standing("snapshot.before_commit") or outcomes, "a reader copies, or the copy fails")
+        if outcomes:
+            over.set()
+        assert not outcomes
+        assert unit.activity() == "3 of 4 chunk readers wait for a free Spark slot; the others copy"
+        over.set()
+        other.join()
+        until(lambda: runner.free_slots == 2, "the copy has all its readers")
+        assert not unit.activity()
+        hooks.release("snapshot.before_commit")
+        copying.join()
+        assert outcomes == [Finished()]
+        assert runner.free_slots == 6
+    for statement in ("SELECT COUNT(*), SUM(k), SUM(v) FROM shard.t", "SELECT * FROM shard.t ORDER BY k"):
+        assert target.query(statement) == source.query(statement)
+
+
+def test_a_copy_leaves_the_slots_that_are_promised_to_others_and_needs_one(
+    source: Database, target: Database, tmp_path: Path
+) -> None:
+    make_table(source, "composite")
+    begun: list[int] = []
+
+    class Counted(Threads):
+        def _run(self, name: str, count: int, body: TaskBody, stop: StopSignal) -> list[TaskOutcome]:
+            begun.append(count)
+            return super()._run(name, count, body, stop)
+
+    config = subtask_config(target, threads=4, chunk_rows=100)
+    with Rig(source, target, tmp_path, config) as rig:
+        context = replace(rig.context(Counted(4)), promised_slots=lambda: 2)
+        positions = dict.fromkeys((plan.shard for plan in rig.plans), rig.start)
+        assert SnapshotUnit(context, rig.plans, positions).run(StopSignal()) == Finished()
+        assert begun[0] == 2
+        outcome = rig.unit(Threads(0)).run(StopSignal())
+        assert outcome == Finished(), "everything is copied: no reader is needed"
+    with Rig(source, emptied(target), tmp_path / "none", config) as rig:
+        outcome = rig.unit(Threads(0)).run(StopSignal())
+        assert isinstance(outcome, Failed)
+        assert outcome.error.spec is errors.worker.NO_SLOTS

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -67,15 +68,19 @@ class Relay(LogReader):
         self._server_id = server_id
         self._lock = threading.RLock()
         self._fetcher: Fetcher | None = None
-        self._retention = Retention(self._log, purge, self._waits_for_space)
+        self._retention = Retention(self._log, purge, self._waits_for_space, self._on_lost)
         self._start_policy = StartPolicy(self._log, self._retention.needed, self.failure)
         self._paused = False
         self._counts = FetchCounts()
         self.clock_offset = clock_offset if clock_offset is not None else ClockOffset(0.0)
 
     def start(self) -> None:
-        """Start to fetch, or fetch again after a permanent error. Does nothing while running or paused."""
+        """Start to fetch, or fetch again after a permanent error. Does nothing while running or paused.
+
+        A log whose files another program has removed begins anew, at the position that :meth:`ensure_from` gets next.
+        """
         with self._lock:
+            self._forget_lost()
             if self._paused:
                 self._retention.start()
                 return
@@ -87,6 +92,20 @@ class Relay(LogReader):
             self._fetcher = Fetcher(self._log, self._endpoint, self._server_id, self._counts, self.clock_offset)
             self._fetcher.start()
             self._retention.start()
+
+    def _on_lost(self, error: ShardmergeError) -> None:
+        fetcher = self._fetcher  # without the lock: stop() holds it while it waits for the thread that calls this
+        if fetcher is not None:
+            fetcher.end_with(error)
+
+    def _forget_lost(self) -> None:
+        if self._log.lost() is None:
+            return
+        if self._fetcher is not None:
+            self._fetcher.stop()
+            self._fetcher = None
+        with suppress(OSError):  # the fetcher reports it
+            self._log.forget()
 
     def pause(self, *, paused: bool) -> None:
         """Stop fetching until it is resumed, or resume it; the stored log is served meanwhile."""

@@ -31,10 +31,18 @@ _SYNC_SECONDS = 1.0
 class Retention:
     """A thread that syncs and purges; a purge can also be requested directly.
 
-    ``waits_for_space``: whether fetching is paused until there is disk space: then every round purges.
+    ``waits_for_space``: whether fetching is paused until there is disk space: then every round purges. ``on_lost``:
+    called with the error in each round in which the log's files are gone.
     """
 
-    def __init__(self, log: RelayLog, policy: PurgePolicy, waits_for_space: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        log: RelayLog,
+        policy: PurgePolicy,
+        waits_for_space: Callable[[], bool],
+        on_lost: Callable[[ShardmergeError], None],
+    ) -> None:
+        self._on_lost = on_lost
         self.sync_error: ShardmergeError | None = None
         self._log = log
         self._purge = policy
@@ -158,6 +166,9 @@ class Retention:
         repeat(self._round, _SYNC_SECONDS, stop)
 
     def _round(self) -> None:
+        if (lost := self._log.lost()) is not None:
+            self._on_lost(lost)
+            return
         head = self._log.head()
         if head is not self._synced and head.offset.byte > FIRST_BYTE and self._sync(head):
             self._synced = head

@@ -79,6 +79,10 @@ class SourceClock(Protocol):
         """The last end that was read; NO_END before the first read."""
         ...
 
+    def age(self) -> float:
+        """Seconds since the end was read."""
+        ...
+
     def unknown(self) -> str:
         """Why the last end that was read may be out of date; "": it is not."""
         ...
@@ -110,6 +114,9 @@ class PollingClock:
 
     def end(self) -> SourceEnd:
         return self._end
+
+    def age(self) -> float:
+        return time.monotonic() - self._read_at
 
     def reading(self) -> SourceReading:
         """What was last read; a clock that has not been read for a minute has no reading."""

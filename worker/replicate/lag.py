@@ -76,6 +76,29 @@ class CatchUp:
         return behind * (at - since) / (before - behind) if before > behind else None
 
 
+class AppliedThrough:
+    """Remembers up to when the source's transactions are applied, for the time in which no lane reports: while a run is
+    tried again, or the source cannot be asked. Any thread may read."""
+
+    def __init__(self) -> None:
+        self._last: tuple[float, SourcePosition | None] | None = None
+
+    def add(self, at: float, lag_seconds: float, end: SourcePosition | None) -> None:
+        """Record that at the time ``at`` all was applied that had committed ``lag_seconds`` before. ``end``: everything
+        was, up to there; None: something was not."""
+        self._last = at - lag_seconds, end
+
+    def seconds(self, now: float, end: SourcePosition | None) -> float | None:
+        """The lag at the time ``now`` if nothing has been applied since: it grows, unless the source has written
+        nothing. ``end``: the source's present end, None: it cannot be asked. None: nothing was recorded."""
+        if self._last is None:
+            return None
+        through, applied = self._last
+        if applied is not None and end is not None and applied.reaches(end):
+            return 0.0
+        return max(0.0, now - through)
+
+
 class SourceProgress:
     """Samples of the end of the source's binlog; they determine since when something has not been fetched.
 

@@ -16,6 +16,7 @@ from shardmerge.worker.replicate.lane_coordinator import LaneView, committed
 
 _SILENCE_SHOWN_SECONDS = 5.0
 _RECENT_SECONDS = 10.0
+_COMPARED_SECONDS = 3.0
 _LONG_SECONDS = 2.0
 _SHOWN_CHARACTERS = 80
 
@@ -28,7 +29,8 @@ class StatusInputs:
     end of the source's binlog, as last seen. ``unfetched_seconds``: since when an end after ``head`` has been seen
     there, None: there is none. ``bytes_behind`` and ``next_commit_time``: of the relay log,
     from an offset on (see Relay.bytes_between and Relay.next_commit_time). ``source_unknown``: why ``head`` and
-    ``source_end`` may be out of date, "": they are not. ``target_waits``: what a lane's statement at the target waits
+    ``source_end`` may be out of date, "": they are not. ``source_age``: seconds since ``source_end`` was read.
+    ``target_waits``: what a lane's statement at the target waits
     for, "": not known.
     """
 
@@ -40,6 +42,7 @@ class StatusInputs:
     bytes_behind: Callable[[RelayOffset], int]
     next_commit_time: Callable[[RelayOffset], float | None]
     source_unknown: str = ""
+    source_age: float = 0.0
     source_ahead: float = 0.0
     target_waits: Callable[[int], str] = lambda lane: ""
 
@@ -74,9 +77,12 @@ def sync_status(lanes: Sequence[LaneView], around: StatusInputs, held_keys: int 
         status.bytes_behind = max((lane.bytes_behind for lane in made), default=0) + unfetched_bytes(
             around.head.position, around.source_end
         )
-        status.lag_ms = worst_lag_ms(
+        worst = worst_lag_ms(
             _applied(view.report, around) for view in lanes if view.report is not None and _is_recent(view)
         )
+        # 0 only if it was compared with the present end of the source's binlog, which is read every second.
+        uncompared = around.source_age * 1000 if around.source_age > _COMPARED_SECONDS else 0.0
+        status.lag_ms = max(worst, oldest, uncompared)
         status.oldest_ms = oldest
         status.seconds_behind_master = oldest / 1000
     if places:
@@ -177,14 +183,14 @@ def _lane(view: LaneView, around: StatusInputs) -> worker_pb2.LaneStatus:
     at = committed(report)
     status.rows = report.rows
     status.recent_rps = round(view.recent_rps)
-    if _is_recent(view) and not status.unknown:
-        status.lag_ms = _applied(report, around).lag_ms
     status.phase_seconds = report.phase_seconds + view.silent_seconds
     if at is not None:
         status.committed.CopyFrom(at.to_proto())
         if at < around.head.offset and not status.unknown:
             status.bytes_behind = around.bytes_behind(at)
             status.oldest_ms = age_ms(around.now, around.next_commit_time(at), report.position_time)
+    if not status.unknown:
+        status.lag_ms = max(_applied(report, around).lag_ms if _is_recent(view) else 0.0, status.oldest_ms)
     if report.HasField("retrying"):
         status.attempt = report.attempt
         status.error.CopyFrom(report.retrying)

@@ -28,7 +28,7 @@ from shardmerge.worker.replicate.alignment import MAIN_ROLE, AlignedLanes, Strea
 from shardmerge.worker.replicate.bounds.stop_point import StopSearch
 from shardmerge.worker.replicate.bounds.stream_limit import StreamLimit
 from shardmerge.worker.replicate.held_count import HeldCount
-from shardmerge.worker.replicate.lag import CatchUp, SourceProgress, unfetched_bytes
+from shardmerge.worker.replicate.lag import AppliedThrough, CatchUp, SourceProgress, unfetched_bytes
 from shardmerge.worker.replicate.lane.lane_change import LaterPlan
 from shardmerge.worker.replicate.lane.target_waits import TargetWaits
 from shardmerge.worker.replicate.lane_coordinator import LaneCoordinator, LaneView
@@ -123,8 +123,10 @@ class ReplicateUnit:
         driver: StatementDriver,
         role: StreamRole = MAIN_ROLE,
         source_unknown: Callable[[], str] = str,
+        source_age: Callable[[], float] = float,
     ) -> None:
-        """``source_unknown``: why ``source_position`` may be out of date, "": it is not."""
+        """``source_unknown``: why ``source_position`` may be out of date, "": it is not. ``source_age``: seconds since
+        it was read."""
         self._context = context
         self._registry = registry
         self._plans = plans
@@ -132,6 +134,8 @@ class ReplicateUnit:
         self._watermarks = WatermarkRecorder(context, handover)
         self._source_position = source_position
         self._source_unknown = source_unknown
+        self._source_age = source_age
+        self.applied_through = AppliedThrough()
         self._start_state = start_state
         self._driver = driver
         self._recorded_plans = driver.tables.recorded_plans
@@ -287,6 +291,7 @@ class ReplicateUnit:
             bytes_behind=lambda offset: relay.bytes_between(offset, head.offset),
             next_commit_time=relay.next_commit_time,
             source_unknown=relay.unknown() or self._source_unknown(),
+            source_age=self._source_age(),
             target_waits=self._target_waits.of_lane,
         )
         status = sync_status(coordinator.views(), around, self._held_count.keys)
@@ -336,6 +341,7 @@ class ReplicateUnit:
         while not stop.wait(_PROGRESS_SECONDS):
             self._unfetched_seconds()
             self._sample_catch_up()
+            self._sample_applied()
             self._watermarks.record_passed(self.lowest())
 
     def _sample_catch_up(self) -> None:
@@ -348,6 +354,17 @@ class ReplicateUnit:
         applied = relay.bytes_between(before, lowest) if before is not None and before < lowest else 0
         with self._progress_lock:
             self._catch_up.add(time.monotonic(), behind, applied)
+
+    def _sample_applied(self) -> None:
+        status = self.status()
+        if not status.unknown and (status.oldest_ms or not status.bytes_behind):
+            end = None if status.oldest_ms else self._source_position()
+            self.applied_through.add(time.monotonic(), status.oldest_ms / 1000, end)
+
+    def applied_seconds(self) -> float | None:
+        """See :meth:`AppliedThrough.seconds`: also while no lane runs."""
+        end = None if self._source_unknown() else self._source_position()
+        return self.applied_through.seconds(time.monotonic(), end)
 
     def remaining_seconds(self) -> float | None:
         """Estimated seconds until everything of the source is applied; None: unknown."""

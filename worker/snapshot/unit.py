@@ -52,6 +52,7 @@ from shardmerge.worker.snapshot.table_planner import MAX_CHUNK_BYTES, is_whole
 from shardmerge.worker.target.records.ddl_progress import StatementPlace
 from shardmerge.worker.target.records.history.interrupted_copies import InterruptedCopy
 from shardmerge.worker.unit.contract import Failed, Finished, Outcome, Stopped
+from shardmerge.worker.unit.growing_job import GrowingJob
 from shardmerge.worker.unit.run_context import RunContext, RunningSnapshot
 
 log = get_logger()
@@ -90,6 +91,7 @@ class SnapshotUnit:
         self._store = SnapshotStore(config.meta_schema, config.task, config.source_id, context.epoch)
         self._progress = Progress(())
         self._dispenser: Dispenser | None = None
+        self._job: GrowingJob | None = None
 
     def status(self) -> pb.LoadStatus:
         return self._progress.status()
@@ -122,6 +124,9 @@ class SnapshotUnit:
         """What the readers wait for; while they read, "" or the number of rows read of large chunks."""
         dispenser = self._dispenser
         waiting_for = "" if dispenser is None else dispenser.waiting_for()
+        missing = 0 if self._job is None else self._job.missing
+        if missing and not waiting_for:
+            return f"{missing} of {self.readers} chunk readers wait for a free Spark slot; the others copy"
         reading_rows = self._progress.status().reading_rows
         if waiting_for or reading_rows < _LARGE_ROWS:
             return waiting_for
@@ -195,12 +200,16 @@ class SnapshotUnit:
             planner.start()
             if monitor is not None:
                 monitor.start()
-            outcomes = context.task_runner.run(
+            job = self._job = GrowingJob(
+                context.task_runner,
+                context.free_slots,
                 f"snapshot {config.task} {self._source_id}",
                 readers,
                 ReaderTask(spec),
                 stop,
+                dispenser.fail,
             )
+            outcomes = job.run()
         finally:
             dispenser.close()
             planner.end()

@@ -1,1 +1,1 @@
-"""The contract of a process unit (snapshot, replicate) and what one run of a unit works with."""
+"""The contract of a process unit (snapshot, replicate), what one run of a unit works with, and jobs that grow."""

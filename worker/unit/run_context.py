@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
 from shardmerge.proto import config_pb2, relay_pb2
+from shardmerge.proto.config import defaults
 from shardmerge.proto.errors import ShardmergeError
 from shardmerge.worker.core.mysql.cancellable_session import cancellable_session
 from shardmerge.worker.core.mysql.connection import Endpoint, Session, Side, coded_errors, connect
@@ -105,6 +106,7 @@ class RunContext:
     find it by the run. ``on_ddl``: called with each statement that has been acted on; it never waits.
     ``on_tables``: called with what has become of the copy of some tables, a phrase, their names, and its error.
     ``on_reader_time``: called with a cause and the seconds that the readers of a copy have spent on it; it never waits.
+    ``promised_slots``: the slots that the worker's other subtasks need now or in their next phase.
     """
 
     config: config_pb2.SubTaskConfig
@@ -126,6 +128,17 @@ class RunContext:
     on_ddl: Callable[[DdlOutcome], None] = ignore
     on_tables: Callable[[str, Sequence[str], ShardmergeError | None], None] = ignore_tables
     on_reader_time: Callable[[str, float], None] = ignore_reader_time
+    promised_slots: Callable[[], int] = int
+
+    def free_slots(self) -> int:
+        """The slots that tasks may take that need not run all at once: those that are free and not promised."""
+        runner = self.task_runner
+        return min(runner.free_slots, runner.total_slots - self.promised_slots())
+
+    def lanes_for_joins(self) -> int:
+        """How many lanes tables that join now get: those of the task, or fewer if it has fewer slots now, which its own
+        lanes keep. They end when the own lanes take the tables over."""
+        return max(1, min(self.config.replicate.lanes or defaults.LANES, self.free_slots()))
 
     @property
     def access(self) -> RunAccess:

@@ -36,7 +36,8 @@ class SubTaskFigures:
     ``failures_in_row``, ``resume_seconds``: of its automatic resume. ``chunk_seconds``: since a chunk was committed;
     None: none was by the present unit. ``remaining_seconds``: until it has caught up, None: unknown. ``has_lock``: a
     lock of a sharding DDL of its task exists. ``reader_seconds``: of the readers of all of its copies, by cause.
-    ``paused_by_operator``: it shall not run; an error may have stopped it before.
+    ``paused_by_operator``: it shall not run; an error may have stopped it before. ``applied_seconds``: how long ago
+    everything was applied that the source had written, also if its lanes do not run; None: unknown.
     """
 
     status: worker_pb2.SubTaskStatus
@@ -52,6 +53,7 @@ class SubTaskFigures:
     compared: CompareFigures = NO_COMPARISON
     reader_seconds: Mapping[str, float] = field(default_factory=dict[str, float])
     paused_by_operator: bool = False
+    applied_seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -101,6 +101,10 @@ def _sync(
             yield dm_syncer.BINLOG_FILE.sample(place[0], **of, node=node)
             yield dm_syncer.BINLOG_POS.sample(place[1], **of, node=node)
     if sync.unknown:
+        is_retried = figures.status.stage == common_pb2.STAGE_RUNNING or figures.resume_seconds is not None
+        if is_retried and figures.applied_seconds is not None:
+            yield own_worker.LAG.sample(figures.applied_seconds, **of, basis="retry")
+            yield dm_syncer.REPLICATION_LAG.sample(figures.applied_seconds, **of, worker=worker)
         return
     yield own_worker.BYTES_BEHIND.sample(sync.bytes_behind, **of)
     lag = lag_of(sync, silent_seconds)

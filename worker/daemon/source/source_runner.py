@@ -100,6 +100,7 @@ class SourceRunner:
             self._needed_by_others,
             shards,
             history,
+            self.promised_slots,
         )
         self._relay_history = RelayHistory(history, config.source_id)
         self._check: SourceCheck | None = None

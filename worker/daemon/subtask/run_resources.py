@@ -140,6 +140,7 @@ class RunResources:
             on_ddl=lambda outcome: history.ddl(outcome, epoch),
             on_tables=lambda what, tables, error: history.tables(what, tables, error, epoch),
             on_reader_time=self.owner.reader_time,
+            promised_slots=lambda: host.promised_slots(self.config.task),
         )
 
     def run_unit(self, unit: ProcessUnit, stop: StopSignal) -> Outcome:

@@ -20,7 +20,8 @@ class SourceContext:
     """The context of one bound source, shared by all of its subtasks.
 
     ``needed_by_others``: whether a subtask of another task may need the present relay log.
-    ``history``: takes what happens to the subtasks.
+    ``history``: takes what happens to the subtasks. ``promised_slots``: the Spark slots that subtasks of other tasks
+    have or are about to take.
     """
 
     source: config_pb2.SourceConfig
@@ -33,3 +34,4 @@ class SourceContext:
     needed_by_others: Callable[[str], bool]
     shards: LockClient
     history: History = NO_HISTORY
+    promised_slots: Callable[[str], int] = lambda task: 0

@@ -48,8 +48,8 @@ log = get_logger()
 
 _REFUSED_STATEMENTS = (errors.ddl.DDL_REFUSED, errors.ddl.DDL_PART_REFUSED)
 _BACKOFF = Backoff(1.0, 60.0)
-_SLOTS_MISSING = (errors.worker.SPARK_NO_EXECUTOR, errors.worker.SPARK_SLOTS_MISSING)
-_BACKOFF_SLOTS = Backoff(1.0, 5.0)  # such a run fails at once; a later one succeeds once the cluster has executors
+_SLOTS_MISSING = (errors.worker.SPARK_NO_EXECUTOR, errors.worker.SPARK_SLOTS_MISSING, errors.worker.NO_SLOTS)
+_BACKOFF_SLOTS = Backoff(1.0, 5.0)  # such a run fails at once; a later one succeeds once there are slots
 _LOOK_AGAIN_SECONDS = 1.0
 _LEAST_PAUSE_SECONDS = 0.05
 _BACKOFF_RESET_SECONDS = 300.0
@@ -101,6 +101,13 @@ def _why_idle(stage: pb.Stage, error: ShardmergeError | None) -> str:
     if error is not None:
         return f"error {error.spec.code} {error.spec.name} has stopped it"
     return "it is paused" if stage == pb.STAGE_PAUSED else "it is stopped"
+
+
+def _own_lanes(unit: ProcessUnit | None) -> ReplicateUnit | None:
+    """The unit of the subtask's own lanes; None while it copies."""
+    if isinstance(unit, JoiningUnit):
+        unit = unit.own_lanes
+    return unit if isinstance(unit, ReplicateUnit) else None
 
 
 def _pause_seconds(error: ShardmergeError, failures: int) -> float:
@@ -215,11 +222,11 @@ class SubTask:
             return self._stage in (pb.STAGE_PAUSED, pb.STAGE_FINISHED)
 
     def promised_slots(self) -> int:
-        """The Spark slots that it has or is about to take, without tables that join it later."""
+        """The Spark slots that it has or is about to take at least, without tables that join it later."""
         if self._decision.expected != pb.STAGE_RUNNING or self._stage == pb.STAGE_FINISHED:
             return 0
         slots = slots_of(self._decision.config)
-        return slots.at_once if self.replicating() is None else slots.following
+        return slots.least if self.replicating() is None else slots.following
 
     @property
     def config(self) -> config_pb2.SubTaskConfig:
@@ -268,8 +275,13 @@ class SubTask:
         return HoldAll() if lowest is None else HoldFrom(lowest)
 
     def status(self) -> worker_pb2.SubTaskStatus:
+        """Never Running without a valid lease: another worker may run it before this process, which was suspended, has
+        read that or has stopped its run."""
+        may_run = self._run_allowed()
         with self._condition:
             stage, error, epoch = self._stage, self._error, self._epoch
+            if stage == pb.STAGE_RUNNING and not may_run:
+                stage = pb.STAGE_PAUSED
             # The status of the previous run's unit does not apply to a run that is starting.
             unit = self._unit if self._begun or stage != pb.STAGE_RUNNING else None
             background = self._background_activity
@@ -281,6 +293,8 @@ class SubTask:
             status.result.is_canceled = True
         if retry_at is not None:
             status.waiting_for = f"automatic resume in {max(0.0, retry_at - time.monotonic()):.0f} s"
+        elif not may_run and self._decision.expected == pb.STAGE_RUNNING:
+            status.waiting_for = "the worker's lease in etcd, which has ended: another worker may run it"
         match None if unit is None else unit.status():
             case worker_pb2.LoadStatus() as load:
                 status.unit = pb.UNIT_SNAPSHOT
@@ -306,6 +320,7 @@ class SubTask:
         """For metrics. ``totals``: of its lanes. Like :meth:`status` it never waits for a server."""
         status = self.status()
         with self._condition:
+            lanes = _own_lanes(self._unit)
             unit = self._unit if self._begun and self._stage == pb.STAGE_RUNNING else None
             runs, copied, retry_at = self._counts.figures(), self._copied, self._resumes_at()
             failures = 0 if self._has_recovered() else self._failures
@@ -328,6 +343,7 @@ class SubTask:
             compared,
             self._readers.read(),
             is_paused,
+            None if lanes is None else lanes.applied_seconds(),
         )
 
     def _resumes_at(self) -> float | None:
@@ -438,6 +454,9 @@ class SubTask:
         with self._condition:
             before = self._unit
         copied = before.status() if isinstance(before, SnapshotUnit) else None
+        lanes, lanes_before = _own_lanes(unit), _own_lanes(before)
+        if lanes is not None and lanes_before is not None:
+            lanes.applied_through = lanes_before.applied_through
         with self._condition:
             self._unit = unit
             self._begun = True

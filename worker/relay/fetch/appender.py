@@ -62,9 +62,9 @@ class Appender:
     """Used by one thread: ``connect``, then ``feed`` and ``flush`` until something fails, then again.
 
     ``source_end``: the end of the source's binlog when it was last read, for messages.
-    Raises coded errors: of the disk (DISK_FULL, DISK_FAILED), of the events (EVENT_CHECKSUM, EVENT_OVERLAP,
-    GROUP_BROKEN, decode.MALFORMED_EVENT), SOURCE_LOG_RESET when the source's binlog is no longer the one that is
-    stored.
+    Raises coded errors: of the disk (DISK_FULL, DISK_FAILED, RELAY_REMOVED), of the events (EVENT_CHECKSUM,
+    EVENT_OVERLAP, GROUP_BROKEN, decode.MALFORMED_EVENT), SOURCE_LOG_RESET when the source's binlog is no longer the one
+    that is stored.
     """
 
     def __init__(self, log: RelayLog, counts: FetchCounts | None = None) -> None:
@@ -102,6 +102,8 @@ class Appender:
         self._server = server
         self._by_gtid = self._awaits_place = isinstance(start, FromGtids)
         self._skipped_to = self._seed = self._asked = None
+        if (lost := self._log.lost()) is not None:
+            raise lost
         try:
             self._cut()
         except OSError as error:

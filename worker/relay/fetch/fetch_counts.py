@@ -10,7 +10,7 @@ from shardmerge.proto.errors import ShardmergeError
 from shardmerge.proto.metrics.distribution import DURATIONS, NO_DURATIONS, NO_SIZES, SIZES, Distribution, Histogram
 
 _DAMAGED = (errors.relay.EVENT_CHECKSUM, errors.relay.GROUP_BROKEN, errors.relay.BAD_PACKET)
-_DISK = (errors.relay.DISK_FULL, errors.relay.DISK_FAILED)
+_DISK = (errors.relay.DISK_FULL, errors.relay.DISK_FAILED, errors.relay.RELAY_REMOVED)
 
 
 @dataclass(frozen=True, slots=True)

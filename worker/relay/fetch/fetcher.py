@@ -87,6 +87,7 @@ class Fetcher:
         self._dump: Dump | None = None
         self._progress = False
         self._verdict: ShardmergeError | None = None
+        self._useless: ShardmergeError | None = None
         self._thread = threading.Thread(target=self._run, name=f"relay-{log.source}", daemon=True)
         self.state = FetcherState()
 
@@ -102,6 +103,13 @@ class Fetcher:
         with self._log.changed:
             self._log.changed.notify_all()
         self._thread.join()
+
+    def end_with(self, error: ShardmergeError) -> None:
+        """Let the run end with ``error``; does not wait for that."""
+        with self._lock:
+            self._useless = error
+            if self._dump is not None:
+                self._dump.interrupt()
 
     @property
     def is_running(self) -> bool:
@@ -133,6 +141,7 @@ class Fetcher:
         while not self._stop.is_set():
             self._progress = False
             error = self._session(appender)
+            error = self._useless or error
             if self._stop.is_set():
                 break
             if error.spec is errors.relay.SOURCE_CONFLICT:
@@ -140,7 +149,8 @@ class Fetcher:
                 pause = min(max(2 * pause, _CONFLICT_PAUSE_SECONDS), _LONGEST_PAUSE_SECONDS)
             else:
                 pause = _FIRST_PAUSE_SECONDS if self._progress else min(2 * pause, _LONGEST_PAUSE_SECONDS)
-            if not error.spec.retryable:
+            # A log that is gone is fetched again only from a position that a task requests.
+            if not error.spec.retryable or error.spec is errors.relay.RELAY_REMOVED:
                 raise error
             self._counts.failed(error, is_final=False)
             self.state = FetcherState(error=error)
@@ -201,6 +211,8 @@ class Fetcher:
         try:
             with self._lock:
                 self._dump = dump
+                if self._useless is not None:
+                    return self._useless
             state = dump.state()
             start = self._start(appender, dump, state)
             server_id = self._server_id(dump.info)

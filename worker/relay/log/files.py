@@ -19,6 +19,7 @@ FIRST_BYTE = len(MAGIC)
 
 _NAME = re.compile(r"(\d{10})\.(relay|index|statements)")
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+_GONE = frozenset({errno.ENOENT, errno.ESTALE})
 _PROBE_BYTES = 1 << 20
 
 
@@ -47,12 +48,19 @@ def remove_segment(directory: Path, number: int) -> None:
 
 
 def disk_error(error: OSError, source: str, path: Path) -> ShardmergeError:
-    """The coded error for a failed write; only the error of a full disk is temporary."""
+    """The coded error for a failed write. A full disk is temporary; a log that is gone can be fetched again."""
     if error.errno in _FULL:
         return errors.relay.DISK_FULL(source=source, directory=path.parent)
+    if error.errno in _GONE:
+        return removed(source, path)
     return errors.relay.DISK_FAILED(
         source=source, path=path, reason=error.strerror or type(error).__name__, errno=error.errno
     )
+
+
+def removed(source: str, path: Path) -> ShardmergeError:
+    """The error for a file of the log that another program has removed or replaced."""
+    return errors.relay.RELAY_REMOVED(source=source, path=path, directory=path.parent)
 
 
 def write_at(fd: int, data: bytes, at: int) -> None:

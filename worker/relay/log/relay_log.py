@@ -12,11 +12,19 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from shardmerge.proto import errors
+from shardmerge.proto.errors import ShardmergeError
 from shardmerge.proto.files.durable_file import private_folder, tighten
 from shardmerge.proto.log import get_logger
 from shardmerge.worker.core.position import RelayOffset, SourcePosition
 from shardmerge.worker.relay.log import generation as generations
-from shardmerge.worker.relay.log.files import FIRST_BYTE, disk_error, remove_segment, segment_numbers
+from shardmerge.worker.relay.log.files import (
+    FIRST_BYTE,
+    disk_error,
+    relay_path,
+    remove_segment,
+    removed,
+    segment_numbers,
+)
 from shardmerge.worker.relay.log.generation import NOWHERE, Generation, Part
 from shardmerge.worker.relay.log.group_walker import SPACING
 from shardmerge.worker.relay.log.index_records import Entry, EntryKind
@@ -79,6 +87,8 @@ class RelayLog:
         self._reopened = False
         self._readers: dict[int, int] = {}
         self._next_reader = 0
+        self._last_number = 0  # of a log that was removed
+        self._newest_file: tuple[int, tuple[int, int]] | None = None
         try:
             self._open()
         except OSError as error:
@@ -157,7 +167,8 @@ class RelayLog:
         Segment numbers continue, so that no offset of the old generation is valid in the new one.
         """
         old = self._generation
-        numbers = [*segment_numbers(self.directory), self._head.offset.segment, old.first if old else 0]
+        last = self._head.offset.segment
+        numbers = [*segment_numbers(self.directory), last, self._last_number, old.first if old else 0]
         first = max(numbers) + 1
         part = Part("", first, position if position.file else NOWHERE)
         new = Generation(uuid.uuid4().hex, first, position, self._new_segment_bytes, (part,))
@@ -175,6 +186,48 @@ class RelayLog:
             if number < new.first:
                 remove_segment(self.directory, number)
         self._log.info("relay log begins", relay_id=new.relay_id, position=str(position))
+
+    # A log that another program has removed.
+
+    def lost(self) -> ShardmergeError | None:
+        """RELAY_REMOVED when its files in the directory are no longer those that this process reads and writes: a file
+        that is open can be written after its removal, and nothing of that is found again."""
+        with self.changed:
+            generation, newest = self._generation, self._segments[-1] if self._segments else None
+        if generation is None:
+            return None
+        path = self.directory / generations.FILE_NAME
+        if path.exists():
+            if newest is None:
+                return None
+            path = relay_path(self.directory, newest.number)
+            try:
+                found = path.stat()
+            except OSError:
+                pass
+            else:
+                file = found.st_dev, found.st_ino
+                if self._newest_file is None or self._newest_file[0] != newest.number:
+                    self._newest_file = newest.number, file
+                if self._newest_file == (newest.number, file):
+                    return None
+        with self.changed:
+            same = generation is self._generation and self._segments[-1:] == ([newest] if newest else [])
+        return removed(self.source, path) if same else None
+
+    def forget(self) -> bool:
+        """Become a log that has not begun, after :meth:`lost`. False: files of its segments are left, whose events may
+        be nowhere else. Later segments get other numbers, so that no offset of the old log is valid. Raises OSError.
+        """
+        private_folder(self.directory)
+        if segment_numbers(self.directory):
+            return False
+        with self.changed:
+            self._last_number = max(self._last_number, self._head.offset.segment)
+            self._generation, self._segments, self._head, self._state = None, [], NOTHING, ""
+            self._newest_file = None
+            self.changed.notify_all()
+        return True
 
     # The server that it is written from. All raise OSError.
 
@@ -302,6 +355,8 @@ class RelayLog:
         if found is not None:
             return found
         scanned = scan(self.directory, self.source, segment.number, segment.begin)
+        if (error := self.lost()) is not None:
+            raise error
         if scanned is None or segment.end is None or scanned.head.offset.byte != segment.end.byte:
             raise errors.relay.RELAY_DAMAGED(
                 source=self.source,

@@ -59,6 +59,17 @@ class LogReader(ABC):
         if self.relay_id != relay_id:
             raise errors.relay.RELAY_RESTARTED(source=self.source_id, relay_id=relay_id)
 
+    @contextmanager
+    def _files(self) -> Generator[None]:
+        """For a block that reads files of the log: RELAY_REMOVED when another program has removed them."""
+        try:
+            yield
+        except FileNotFoundError as error:
+            lost = self._log.lost()
+            if lost is None:
+                raise
+            raise lost from error
+
     def wake(self) -> None:
         """Let all subscriptions look at once whether they have to end: they wait at the published end otherwise."""
         self._log.wake()
@@ -96,7 +107,8 @@ class LogReader(ABC):
             stop,
             self.failure,
         )
-        return next_group_end(self._log, relay_id, offset, head)
+        with self._files():
+            return next_group_end(self._log, relay_id, offset, head)
 
     def next_commit_time(self, offset: RelayOffset) -> float | None:
         """See :func:`shardmerge.worker.relay.serve.first_commit.first_commit_after`; None also for an offset of
@@ -129,17 +141,18 @@ class LogReader(ABC):
         ``ends``: for many ascending positions of one generation.
         Raises what that function raises, and at once the error that has stopped the relay.
         """
-        return locate(
-            self._log,
-            position,
-            deadline_seconds,
-            stop,
-            self.failure,
-            first_if_before=first_if_before,
-            inside=inside,
-            down=down,
-            ends=ends,
-        )
+        with self._files():
+            return locate(
+                self._log,
+                position,
+                deadline_seconds,
+                stop,
+                self.failure,
+                first_if_before=first_if_before,
+                inside=inside,
+                down=down,
+                ends=ends,
+            )
 
     def commits_from(self, at: RelayOffset, certain_before: float = 0.0) -> CommitWalk:
         """A walk over the commits after group end ``at``."""
@@ -160,14 +173,16 @@ class LogReader(ABC):
         reader = self._log.enter_reader(walk.scanned.segment)
         try:
             relay_id = self._log.require().relay_id
-            wait_for(self._log, relay_id, ready, end, deadline_seconds, stop, self.failure)
+            with self._files():
+                wait_for(self._log, relay_id, ready, end, deadline_seconds, stop, self.failure)
         finally:
             self._log.leave_reader(reader)
         return found if found is not None else self.locate(end, deadline_seconds, stop)
 
     def first_end_containing(self, wanted: GtidSet) -> RelayOffset | None:
         """See :func:`shardmerge.worker.relay.serve.gtid_coverage.first_end_containing`."""
-        return first_end_containing(self._log, self._log.require().relay_id, wanted)
+        with self._files():
+            return first_end_containing(self._log, self._log.require().relay_id, wanted)
 
     def position_at(self, offset: RelayOffset) -> SourcePosition:
         """The source position of a group end, with its GTID set as far as it is known.
@@ -179,7 +194,8 @@ class LogReader(ABC):
         reader = self._log.enter_reader(offset.segment)
         try:
             segment = self._log.segment(relay_id, offset.segment)
-            found = end_at(self._log, relay_id, segment, offset.byte, known if known_id == relay_id else None)
+            with self._files():
+                found = end_at(self._log, relay_id, segment, offset.byte, known if known_id == relay_id else None)
         finally:
             self._log.leave_reader(reader)
         # Of many group ends close together, each would otherwise be found from the index entry before all of them.
@@ -215,7 +231,8 @@ class LogReader(ABC):
 
         Raises OFFSET_PURGED, RELAY_DAMAGED, RELAY_RESTARTED.
         """
-        return statements_from(self._log, offset)
+        with self._files():
+            yield from statements_from(self._log, offset)
 
     def opened(self, offset: RelayOffset, deadline_seconds: float = 30) -> OpenedData:
         """The data for a decoder that starts at ``offset``, a group end.
@@ -236,8 +253,9 @@ class LogReader(ABC):
         reader = self._log.enter_reader(offset.segment)
         try:
             segment = self._log.segment(relay_id, offset.segment)
-            end = end_at(self._log, relay_id, segment, offset.byte)
-            description = read_description(self._log.directory, offset.segment)
+            with self._files():
+                end = end_at(self._log, relay_id, segment, offset.byte)
+                description = read_description(self._log.directory, offset.segment)
         finally:
             self._log.leave_reader(reader)
         return OpenedData(relay_id, description, end.position)

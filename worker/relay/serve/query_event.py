@@ -42,7 +42,7 @@ def read_query_event(log: RelayLog, statement: Statement) -> LoggedQuery:
         finally:
             os.close(file)
     except OSError as error:
-        raise errors.relay.RELAY_DAMAGED(
+        raise log.lost() or errors.relay.RELAY_DAMAGED(
             source=log.source, path=path, reason=error.strerror or type(error).__name__, directory=log.directory
         ) from error
     finally:

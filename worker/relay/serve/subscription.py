@@ -309,7 +309,7 @@ class _Subscription:
         )
 
     def _damaged(self, number: int, reason: str) -> errors.ShardmergeError:
-        return errors.relay.RELAY_DAMAGED(
+        return self._log.lost() or errors.relay.RELAY_DAMAGED(
             source=self._log.source,
             path=relay_path(self._log.directory, number),
             reason=reason,

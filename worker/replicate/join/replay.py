@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from shardmerge.proto import failpoints
-from shardmerge.proto.config import defaults
 from shardmerge.worker.core.mysql.connection import Session
 from shardmerge.worker.core.position import RelayOffset
 from shardmerge.worker.core.stream import Stream
@@ -61,7 +60,7 @@ def begin_replay(
     of the targets whose keys all belong to one lane; ``may_lack_rows``: numbers of the tables that may lack rows.
     Raises FENCED and coded errors of the target.
     """
-    lanes = context.config.replicate.lanes or defaults.LANES
+    lanes = context.lanes_for_joins()
     partitioning = replace(partitioning_for(context.config, lanes, ()), one_lane=one_lane, may_lack_rows=may_lack_rows)
     joining, offset = replay_of(released, partitioning)
     found = first_checkpoints(lanes, context.epoch, context.relay.relay_id, joining.start, offset)

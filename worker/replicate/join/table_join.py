@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from shardmerge.proto import errors, failpoints, worker_pb2
-from shardmerge.proto.config import defaults
 from shardmerge.proto.errors import ShardmergeError
 from shardmerge.worker.core.mysql.connection import Session, Side, coded_errors, connect
 from shardmerge.worker.core.position import RelayOffset, SourcePosition
@@ -333,7 +332,7 @@ class TableJoin:
             assert handover is not None  # noqa: S101 - the tables have been copied: their chunks are recorded
             begin = context.relay.locate(self._joining.start, _LOCATE_SECONDS, stop)
             offset = stream_start(context.relay, self._scope, begin, handover)
-        lanes = context.config.replicate.lanes or defaults.LANES
+        lanes = context.lanes_for_joins()
         one_lane = frozenset(plan.target_name for plan in plans if plan.one_lane)
         may_lack_rows = frozenset(plan.shard for plan in plans if plan.may_lack_rows)
         partitioning = replace(self._joining.partitioning, lanes=lanes, one_lane=one_lane, may_lack_rows=may_lack_rows)

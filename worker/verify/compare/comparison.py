@@ -21,11 +21,13 @@ from __future__ import annotations
 import itertools
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from collections import deque
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 
 from shardmerge.proto import compare_pb2 as pb
-from shardmerge.proto import errors, relay_pb2
+from shardmerge.proto import errors, failpoints, relay_pb2
 from shardmerge.proto.errors import ShardmergeError
 from shardmerge.proto.log import get_logger
 from shardmerge.proto.rpc.coded_errors import error_to_proto
@@ -49,6 +51,7 @@ from shardmerge.worker.target.members.target_members import read_target_members
 from shardmerge.worker.target.quarantine.held_store import count_keys
 from shardmerge.worker.target.records.history import interrupted_copies
 from shardmerge.worker.target.tables.row_ownership import NotSeparable
+from shardmerge.worker.unit.growing_job import GrowingJob
 from shardmerge.worker.unit.run_context import RunContext, RunningSnapshot
 from shardmerge.worker.verify.compare.compared_relations import (
     ComparedRelation,
@@ -63,6 +66,7 @@ from shardmerge.worker.verify.compare.compared_tables import (
     compared_table,
     unkeyed_tables,
 )
+from shardmerge.worker.verify.compare.patience import Patience
 from shardmerge.worker.verify.compare.sides import SubtaskId
 from shardmerge.worker.verify.compare.task import CompareSpec, CompareTask
 from shardmerge.worker.verify.compare.work_queue import (
@@ -109,7 +113,7 @@ class Comparison:
         self.run_number = next(_runs)
         self._access = replace(context.access, secret=new_secret())
         self.tasks = request.threads or _DEFAULT_THREADS
-        """Number of Spark tasks that work on the comparison; they are numbered from 0."""
+        """The most Spark tasks that work on the comparison; they are numbered from 0."""
         self.queue: WorkQueue | None = None
         self._compared: tuple[ComparedTable | UnkeyedTables, ...] = ()
         self._relations: tuple[ComparedRelation, ...] = ()
@@ -222,12 +226,16 @@ class Comparison:
             repair=self._request.repair,
             most_rows=self._request.most_rows or _DEFAULT_ROWS,
         )
-        outcomes = context.task_runner.run(
+        job = GrowingJob(
+            context.task_runner,
+            context.free_slots,
             f"compare {config.task} {context.source.source_id}",
             self.tasks,
             CompareTask(spec),
             self._stop,
+            lambda error: None if self._stop.is_set else queue.fail(error),
         )
+        outcomes = job.run()
         for outcome in outcomes:
             if isinstance(outcome, TaskFailed):
                 raise outcome.error
@@ -335,45 +343,89 @@ class Comparison:
     # --- the pieces of work
 
     def _plan_all(self, queue: WorkQueue) -> None:
-        context, stop = self._context, self._stop
-        endpoint = context.target_endpoint
-        with (
-            cancellable(open_source(context.source_endpoint, context.source.source_id), stop) as source,
-            cancellable(
-                connect(endpoint, Side.TARGET, name="target", raw=True, read_timeout=ANSWER_SECONDS), stop
-            ) as target,
-        ):
-            for number, relation in enumerate(self._relations):
-                scan = relation.scan()
-                plan = replace(scan.plan, table=scan.target, source="target", one_lane=False)
-                with coded_errors(endpoint, Side.TARGET, "target"):
-                    self._put(queue, number, Work.KIND_REFERENCE, TablePlanner(target, plan, _CHUNK_ROWS).chunks())
-            for number, table in enumerate(self._compared):
-                if isinstance(table, UnkeyedTables):
-                    queue.put(pb.CompareWork(kind=Work.KIND_MULTISET, table=number))
-                else:
-                    self._plan(queue, number, table, source, target)
-            queue.complete()
+        """Plan the pieces of all tables. A server that is away is waited for, and the plan continues where it was."""
+        left = deque(self._parts())
+        patience = Patience()
+        last: Chunk | None = None
+        while left:
+            try:
+                with self._plan_sessions() as (source, target):
+                    while left:
+                        failpoints.hit("compare.planning")
+                        for chunk in self._chunks(left[0], source, target, last):
+                            if not queue.put(_work(left[0], chunk)):
+                                return
+                            last = chunk
+                            patience.succeeded()
+                        left.popleft()
+                        last = None
+            except ShardmergeError as error:
+                pause = patience.pause(error)
+                if pause is None or self._stop.is_set:
+                    raise
+                log.warning("the plan of a comparison is retried", error=str(error), again_in=pause)
+                if self._stop.wait(pause):
+                    raise
+        queue.complete()
 
-    def _plan(self, queue: WorkQueue, number: int, table: ComparedTable, source: Session, target: Session) -> None:
-        context = self._context
-        # A further unique key does not require reading the table in one piece here, because nothing is loaded.
-        plan = replace(table.plan, one_lane=False)
-        kind = Work.KIND_RANGE if table.by_range else Work.KIND_KEYS
-        with coded_errors(context.source_endpoint, Side.SOURCE, context.source.source_id):
-            self._put(queue, number, kind, TablePlanner(source, plan, _CHUNK_ROWS).chunks())
-        with coded_errors(context.target_endpoint, Side.TARGET, "target"):
+    @contextmanager
+    def _plan_sessions(self) -> Generator[tuple[Session, Session]]:
+        context, stop = self._context, self._stop
+        target = connect(context.target_endpoint, Side.TARGET, name="target", raw=True, read_timeout=ANSWER_SECONDS)
+        with (
+            cancellable(target, stop),
+            cancellable(open_source(context.source_endpoint, context.source.source_id), stop) as source,
+        ):
+            yield source, target
+
+    def _parts(self) -> Iterator[_Part]:
+        for number, relation in enumerate(self._relations):
+            scan = relation.scan()
+            plan = replace(scan.plan, table=scan.target, source="target", one_lane=False)
+            yield _Part(number, Work.KIND_REFERENCE, plan, Side.TARGET)
+        for number, table in enumerate(self._compared):
+            if isinstance(table, UnkeyedTables):
+                yield _Part(number, Work.KIND_MULTISET)
+                continue
+            # A further unique key does not require reading the table in one piece here, because nothing is loaded.
+            plan = replace(table.plan, one_lane=False)
+            yield _Part(number, Work.KIND_RANGE if table.by_range else Work.KIND_KEYS, plan)
             if not table.by_range and not isinstance(table.owned, NotSeparable):
                 back = replace(plan, table=table.target, source="target")
-                self._put(queue, number, Work.KIND_BACK, TablePlanner(target, back, _CHUNK_ROWS).chunks())
-        if table.stray:
-            queue.put(pb.CompareWork(kind=Work.KIND_STRAY, table=number))
+                yield _Part(number, Work.KIND_BACK, back, Side.TARGET)
+            if table.stray:
+                yield _Part(number, Work.KIND_STRAY)
 
-    def _put(self, queue: WorkQueue, number: int, kind: pb.CompareWork.Kind, chunks: Iterator[Chunk]) -> None:
-        for chunk in chunks:
-            work = pb.CompareWork(kind=kind, table=number, number=chunk.number, lower=chunk.lower, upper=chunk.upper)
-            if not queue.put(work):
-                return
+    def _chunks(self, part: _Part, source: Session, target: Session, last: Chunk | None) -> Iterator[Chunk | None]:
+        """Those after ``last``; one None if the part has no chunks. Raises coded errors."""
+        context = self._context
+        if part.plan is None:
+            yield None
+        elif part.side is Side.TARGET:
+            with coded_errors(context.target_endpoint, Side.TARGET, "target"):
+                yield from TablePlanner(target, part.plan, _CHUNK_ROWS).chunks(last)
+        else:
+            with coded_errors(context.source_endpoint, Side.SOURCE, context.source.source_id):
+                yield from TablePlanner(source, part.plan, _CHUNK_ROWS).chunks(last)
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """Pieces of one kind of table ``number``. ``plan``: how the table at ``side`` is cut; None: it is one piece."""
+
+    number: int
+    kind: Work.Kind
+    plan: TablePlan | None = None
+    side: Side = Side.SOURCE
+
+
+def _work(part: _Part, chunk: Chunk | None) -> pb.CompareWork:
+    work = pb.CompareWork(kind=part.kind, table=part.number)
+    if chunk is not None:
+        work.number = chunk.number
+        work.lower.extend(chunk.lower)
+        work.upper.extend(chunk.upper)
+    return work
 
 
 def _is_wanted(plan: TablePlan, request: pb.CompareRequest) -> bool:

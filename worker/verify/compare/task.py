@@ -14,10 +14,9 @@ from dataclasses import dataclass, field, replace
 import grpc
 
 from shardmerge.proto import compare_pb2 as pb
-from shardmerge.proto import compare_pb2_grpc, relay_pb2
+from shardmerge.proto import compare_pb2_grpc, failpoints, relay_pb2
 from shardmerge.proto.errors import ShardmergeError
 from shardmerge.proto.log import get_logger
-from shardmerge.proto.process.periodic import Backoff
 from shardmerge.proto.rpc import client
 from shardmerge.proto.rpc.coded_errors import error_to_proto
 from shardmerge.worker.core.mysql.connection import Endpoint
@@ -33,6 +32,7 @@ from shardmerge.worker.verify.compare.judge import Finding, candidates, diff_row
 from shardmerge.worker.verify.compare.keys import Key
 from shardmerge.worker.verify.compare.messages import fill_report
 from shardmerge.worker.verify.compare.orphans import OrphanSearch
+from shardmerge.worker.verify.compare.patience import Patience
 from shardmerge.worker.verify.compare.repair import KEYS_PER_TRANSACTION, Repaired, repair
 from shardmerge.worker.verify.compare.sides import RelayPlaces, SourceSide, SubtaskId, TargetSide, read_rows
 from shardmerge.worker.verify.compare.unkeyed import unkeyed_report
@@ -41,8 +41,6 @@ log = get_logger()
 
 _ATTEMPTS = 12
 """How often a key that changes meanwhile is read."""
-_TRIES = 5
-_BACKOFF = Backoff(0.4)
 _ANSWER_SECONDS = 60.0
 
 
@@ -181,19 +179,20 @@ class _Comparer:
 
     def _compare_with_retries(self, work: pb.CompareWork) -> pb.WorkReport:
         """Compare one piece; retryable errors are retried. Raises the last one."""
-        attempt = 0
+        patience = Patience()
+        failpoints.hit("compare.piece")
         while True:
             try:
                 return self._compare(work)
             except ShardmergeError as error:
                 self._source.close()
                 self._target.close()
-                attempt += 1
-                if not error.spec.retryable or attempt == _TRIES:
+                pause = patience.pause(error)
+                if pause is None:
                     raise
-                log.warning("a piece of a comparison is retried", error=str(error))
+                log.warning("a piece of a comparison is retried", error=str(error), again_in=pause)
                 self._queue.report(pb.WorkReport(alive=True))
-                time.sleep(_BACKOFF.seconds(attempt))
+                time.sleep(pause)
             except BaseException:
                 self._source.close()  # rows may still arrive
                 self._target.close()

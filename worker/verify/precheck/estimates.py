@@ -36,6 +36,11 @@ class Slots:
         return max(self.copying, self.following)
 
     @property
+    def least(self) -> int:
+        """The slots without which it cannot run: one reader copies alone, while lanes wait for each other."""
+        return max(min(self.copying, 1), self.following)
+
+    @property
     def with_joins(self) -> int:
         """The most tasks while further tables join: those are copied, then followed, in parallel with the stream."""
         return self.following + max(self.copying, self.following) if self.following else self.copying

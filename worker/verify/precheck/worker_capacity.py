@@ -92,13 +92,15 @@ def _spark(source: str, worker: WorkerView, subtask: config.SubTaskConfig) -> It
     unpromised = max(0, room.total - room.promised)
     free = unpromised if worker.is_running else min(room.free, unpromised)
     details = {"worker": worker.name, "free": free, "total": room.total}
-    if slots.at_once > free:
-        purpose = f"{slots.copying} chunk readers, then {slots.following} lanes"
+    if slots.least > free:
+        purpose = " and then ".join(
+            [*(["a chunk reader"] if slots.copying else []), *([f"{slots.following} lanes"] if slots.following else [])]
+        )
         wanted = room.total - free + slots.with_joins
         yield failed(
             "spark",
             source,
-            errors.check_room.SPARK_SLOTS(**details, purpose=purpose, needed=slots.at_once, wanted=wanted),
+            errors.check_room.SPARK_SLOTS(**details, purpose=purpose, needed=slots.least, wanted=wanted),
         )
     elif slots.with_joins > free:
         wanted = room.total - free + slots.with_joins

@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from shardmerge.worker.core.position import SourcePosition
-from shardmerge.worker.replicate.lag import Applied, CatchUp, SourceProgress, age_ms, unfetched_bytes, worst_lag_ms
+from shardmerge.worker.replicate.lag import (
+    Applied,
+    AppliedThrough,
+    CatchUp,
+    SourceProgress,
+    age_ms,
+    unfetched_bytes,
+    worst_lag_ms,
+)
 
 
 def at(pos: int, file: int = 1) -> SourcePosition:
@@ -29,6 +39,19 @@ def test_the_age_of_a_transaction_known_by_its_second_only() -> None:
     assert age_ms(100.66, 100.0, 100.65) == pytest.approx(10), "the one before it committed at .65"
     assert age_ms(110.5, None, 0.0) == 0
     assert age_ms(99.0, 100.0, 0.0) == 0
+
+
+def test_the_lag_grows_while_nothing_is_applied_and_the_source_writes_or_does_not_answer() -> None:
+    through = AppliedThrough()
+    assert through.seconds(100.0, at(100)) is None
+    through.add(100.0, 2.5, None)
+    assert through.seconds(130.0, at(100)) == pytest.approx(32.5)
+    through.add(140.0, 0.0, at(100))
+    assert through.seconds(170.0, at(100)) == 0, "the source has written nothing since"
+    assert through.seconds(170.0, at(101)) == pytest.approx(30)
+    assert through.seconds(170.0, None) == pytest.approx(30)
+    through.add(180.0, 0.0, replace(at(100), server="one"))
+    assert through.seconds(190.0, replace(at(100), server="other")) == pytest.approx(10)
 
 
 def test_since_when_something_has_not_been_fetched() -> None:

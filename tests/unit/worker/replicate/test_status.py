@@ -106,10 +106,10 @@ def test_what_the_relay_has_not_fetched_is_backlog_too() -> None:
 def test_the_clock_of_the_source_is_ahead() -> None:
     """Commit times and ``now`` are the source's, times of applying are the lanes'."""
     ahead = replace(AROUND, source_ahead=7.0)
-    status = sync_status([view(report(0)), view(report(1, 400))], ahead)
+    status = sync_status([view(report(0)), view(report(1))], ahead)
     assert status.lag_ms == pytest.approx(7_500)
     assert status.lanes[0].lag_ms == pytest.approx(7_500)
-    assert status.oldest_ms == pytest.approx(96_000)
+    assert sync_status([view(report(0)), view(report(1, 400))], ahead).oldest_ms == pytest.approx(96_000)
     before = sync_status([view(report(0))], replace(AROUND, source_ahead=-7.0))
     assert before.lag_ms == 0
     nothing = relay_pb2.LaneReport(who=relay_pb2.TaskIdentity(index=0), phase=LanePhase.READING, commit_time=5.0)
@@ -151,6 +151,22 @@ def test_the_lag_of_a_transaction_of_long_ago_is_not_the_present_one() -> None:
     assert (status.lag_ms, status.lanes[0].lag_ms) == (0, 0)
     status = sync_status([old, view(report(1))], AROUND)
     assert (status.lag_ms, status.lanes[0].lag_ms) == (pytest.approx(500), 0)
+
+
+def test_a_lag_is_not_less_than_the_age_of_what_is_not_applied() -> None:
+    """The target has not answered for 18 s, so no transaction was applied in the last seconds."""
+    stuck = replace(view(report(0, 400)), applied_seconds=18.0)
+    status = sync_status([stuck], replace(AROUND, now=922.0))
+    assert status.oldest_ms == pytest.approx(18_000)
+    assert (status.lag_ms, status.lanes[0].lag_ms) == (pytest.approx(18_000), pytest.approx(18_000))
+    unfetched = sync_status([replace(view(report(0)), applied_seconds=18.0)], replace(AROUND, unfetched_seconds=7.0))
+    assert unfetched.lag_ms == pytest.approx(7_000), "the relay itself is behind"
+
+
+def test_a_lag_of_0_was_compared_with_the_source() -> None:
+    idle = replace(view(report(0)), applied_seconds=100.0)
+    assert sync_status([idle], replace(AROUND, source_age=1.2)).lag_ms == 0
+    assert sync_status([idle], replace(AROUND, source_age=9.0)).lag_ms == pytest.approx(9_000)
 
 
 def test_a_subtask_that_has_stopped_has_no_progress() -> None:

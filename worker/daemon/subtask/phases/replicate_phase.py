@@ -134,6 +134,7 @@ def replicate(
         driver,
         role,
         host.clock.unknown,
+        host.clock.age,
     )
     if queue is not None:
         queue.is_executed_by_main = lambda statement: driver.has_executed(statement) or _is_past(lanes, statement)

@@ -175,6 +175,18 @@ def test_an_unknown_lag_has_no_series() -> None:
     assert found.one("dm_task_synced", **_OF) == 0
 
 
+def test_the_lag_stays_while_a_run_is_tried_again() -> None:
+    retried = replace(_subtask(unknown="error 40003 target-lost has stopped it"), applied_seconds=42.0)
+    retried.status.stage = common_pb2.STAGE_PAUSED
+    assert not _found(retried).of("dm_task_lag_seconds"), "it is not tried again"
+    found = _found(replace(retried, resume_seconds=3.0))
+    assert found.one("dm_task_lag_seconds", **_OF, basis="retry") == 42
+    assert found.one("dm_syncer_replication_lag_gauge", **_OF, worker="w") == 42
+    assert found.one("dm_task_synced", **_OF) == 0
+    begun = replace(_subtask(unknown="its lanes have not started"), applied_seconds=44.0)
+    assert _found(begun).one("dm_task_lag_seconds", **_OF, basis="retry") == 44
+
+
 @pytest.mark.parametrize(
     ("sync", "silent_seconds", "expected"),
     [

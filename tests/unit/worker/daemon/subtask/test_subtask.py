@@ -466,3 +466,21 @@ def test_failures_in_a_row_end_when_a_run_lasts(monkeypatch: pytest.MonkeyPatch)
     assert subtask.figures(NO_TOTALS, NO_COMPARISON).failures_in_row == 0
     subtask.end()
     assert subtask.join(300)
+
+
+def test_without_a_valid_lease_no_answer_claims_that_it_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The process was suspended: its run has not been stopped yet."""
+    monkeypatch.setattr(module, "SubTaskRun", ScriptedRun)
+    ScriptedRun.script, ScriptedRun.runs = staticmethod(until_stopped), []
+    is_valid = [True]
+    host = replace(HOST, task_runner=cast("TaskRunner", SimpleNamespace(is_local=True)))
+    subtask = SubTask(decision(1), host, lambda: is_valid[0])
+    until(lambda: subtask.status().stage == pb.STAGE_RUNNING, "it runs")
+    is_valid[0] = False
+    found = subtask.status()
+    assert found.stage == pb.STAGE_PAUSED
+    assert "lease" in found.waiting_for
+    is_valid[0] = True
+    assert subtask.status().stage == pb.STAGE_RUNNING
+    subtask.end()
+    assert subtask.join(60)
