@@ -261,9 +261,9 @@ class Cluster:
     ) -> Answer:
         """Run dmctl with JSON output; with ``check`` any result but success is an AssertionError.
 
-        ``tls``: a certificate that differs from the cluster's. ``typed``: the input. The command is repeated when the masters are alive and
-        slower than dmctl's timeout for a connection or an election: then the command was not sent, or was refused
-        unread.
+        ``tls``: a certificate that differs from the cluster's. ``typed``: the input. The command is repeated when the
+        masters are alive and slower than dmctl's timeout for a connection or an election: then the command was not
+        sent, or was refused unread.
         """
 
         def heard() -> Answer | None:

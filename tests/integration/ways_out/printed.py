@@ -70,7 +70,8 @@ class Operator:
         typed: str = "",
     ) -> Answer:
         """Run a printed command: nothing of it changes but `<file>`, `<source-file>`, `<source>`, `<statement>` and
-        `<task>`. ``typed``: what the operator types. Only the report of a comparison goes to the cluster's directory instead of the current one."""
+        `<task>`. Only the report of a comparison goes to the cluster's directory instead of the current one.
+        ``typed``: what the operator types."""
         command = printed.command(begin, place).replace("<source-file>", source_file)
         command = command.replace("<source>", source_name)
         command = command.replace("<statement>", statement)

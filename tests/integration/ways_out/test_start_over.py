@@ -175,6 +175,42 @@ def test_a_way_out_that_would_be_refused_is_not_printed(world: World) -> None:
     world.cluster.dmctl("stop-task", name)
 
 
+def test_the_records_of_one_source_are_not_removed_alone(world: World) -> None:
+    """60316 prints the commands that copy one source again, checked for this task."""
+    family, operator = _started(world, "over_some")
+    printed = operator.refused(60316, "stop-task", "over_some", "--remove-meta", "-s", ONE)
+    operator.runs(printed, "stop-task", 1)
+    operator.runs(printed, "start-task")
+    world.judge(family)
+    world.cluster.dmctl("stop-task", "over_some")
+    # A task that is stopped is known by its file.
+    printed = operator.refused(60316, "stop-task", operator.file, "--remove-meta", "-s", ONE)
+    assert f"--remove-meta -s {ONE}" in printed.way_out
+
+
+def test_a_refusal_prints_no_way_out_that_would_be_refused(world: World) -> None:
+    """60316 where nothing separates the rows of the sources."""
+    name = "over_none"
+    family = world.family(name)
+    _fill_apart(family)
+    text = _without_ids(family)
+    operator = Operator(world.cluster, name, world.cluster.write(f"{name}.task.yaml", text))
+    world.cluster.start_task(text)
+    world.cluster.wait_replicating(name)
+    for words in ((name,), (operator.file,)):
+        printed = operator.refused(60316, "stop-task", *words, "--remove-meta", "-s", ONE)
+        assert "--remove-meta -s" not in printed.way_out
+        assert f"empty {name}.orders at the target" in printed.way_out
+    operator.runs(printed, "stop-task", 1)
+    world.target.execute(f"DELETE FROM {name}.orders")
+    operator.runs(printed, "start-task")
+    world.settle([name])
+    assert _sums(world, family) == world.target.query(f"SELECT COUNT(*), SUM(id) FROM {name}.orders")[0]
+    world.cluster.dmctl("stop-task", name)
+    printed = operator.refused(60316, "stop-task", operator.file, "--remove-meta", "-s", ONE)
+    assert "--remove-meta -s" not in printed.way_out
+
+
 def test_rows_that_cannot_be_identified_stop_it(world: World) -> None:
     """Without `partition id` the rows of two sources are mixed: all sources start again, and the table is emptied."""
     family = world.family("over_mixed")
