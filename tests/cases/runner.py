@@ -388,7 +388,7 @@ class Runner:
             until(lambda: self._shows(conflicts), "query-status names the conflicts", 30)
 
     def _shows(self, conflicts: Sequence[Lock]) -> bool:
-        """Whether query-status has the conflicts as errors, with the lock and the way out, and the list of tasks, too."""
+        """Whether query-status has the conflicts as errors with the way out, and the list of tasks shows an error."""
         text = self._cluster.dmctl("query-status", self._task).text
         listed = self._cluster.dmctl("query-status").json
         [task] = [each for each in cast("list[dict[str, object]]", listed["tasks"]) if each["taskName"] == self._task]
