@@ -116,7 +116,7 @@ def waiting_for(situation: Situation, lock: Lock) -> str:
     match lock.stage:
         case Stage.EXECUTING:
             unable = ", which is paused or has no worker," if lock.owner in situation.unable else ""
-            return f"source {lock.owner}{unable} has run the statement"
+            return f"source {lock.owner}{unable} has run the statement at the target"
         case Stage.RELEASED:
             left = situation.in_state(lock, ShardState.READY)
             return f"shard table(s) {_names(left)} have continued" if left else "the master checks again"
@@ -127,10 +127,11 @@ def waiting_for(situation: Situation, lock: Lock) -> str:
             parts = [
                 f"source(s) {', '.join(step.unknown)} have reported their shard tables" if step.unknown else "",
                 f"shard table(s) {_names(step.missing)} reach the statement" if step.missing else "",
-                f"the wait of shard table(s) {_names(step.contradicting)} ends, or an unlock decides about them"
+                f"shard table(s) {_names(step.contradicting)}, whose statement does not fit the other shard tables, "
+                "get a further one that undoes it, or `dmctl shard-ddl-lock unlock` decides about them"
                 if step.contradicting
                 else "",
-                f"shard table(s) {_names(step.conflicts)} are no longer parked at another statement"
+                f"shard table(s) {_names(step.conflicts)} no longer wait at another statement"
                 if step.conflicts
                 else "",
             ]

@@ -236,9 +236,8 @@ STAGE_NOT_REACHED = _define(
     "stage-not-reached",
     scope=Scope.INTERNAL,
     level=Level.MEDIUM,
-    message="source {source}: worker {worker} has not reported stage {stage} for task {task} within "
-    "{seconds} s (last seen: {seen})",
-    workaround="The decision is stored and takes effect later; follow it with query-status {task}.",
+    message="source {source}: {who} has not reported {what} within {seconds} s (last seen: {seen})",
+    workaround="The decision is stored and takes effect later; follow it with `dmctl query-status -s {source}`.",
     retryable=True,
 )
 TASK_DIFFERS = _define(

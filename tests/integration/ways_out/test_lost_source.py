@@ -54,7 +54,7 @@ def test_a_replica_takes_the_place_of_a_lost_source(replicated: Replicated) -> N
     replicated.servers.promote(new)
 
     def unreachable() -> Printed | None:
-        found: Json | None = cluster.relay_status(SOURCE).get("result")
+        found: Json | None = (cluster.relay_status(SOURCE) or {}).get("result")
         return Printed.of(found) if found and int(found["code"]) == 20102 else None
 
     printed = until(unreachable, "query-status shows that the source cannot be reached", 120)
