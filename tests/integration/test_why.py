@@ -282,7 +282,7 @@ def test_a_target_table_without_its_key(world: _LinkedWorld) -> None:
     first_filler = (1 << 62) + 1  # no shard table has such ids
     world.target.execute(
         f"INSERT INTO why.orders {_COLUMNS} SELECT {first_filler} + seq, 'filler', 1, 'new', '', '2024-01-01' "
-        "FROM seq_1_to_400000",
+        "FROM why.seq_1_to_400000",
         "ALTER TABLE why.orders DROP PRIMARY KEY",
     )
     try:
