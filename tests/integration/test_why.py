@@ -276,36 +276,6 @@ def test_a_table_that_keeps_to_one_lane(world: _LinkedWorld) -> None:
     assert "it has a further unique key" in str(first["text"])
 
 
-def test_a_target_table_without_its_key(world: _LinkedWorld) -> None:
-    """Each statement of a lane reads the whole table, which has many other rows."""
-    source_id, server = world.sources[0]
-    first_filler = (1 << 62) + 1  # no shard table has such ids
-    world.target.execute(
-        f"INSERT INTO why.orders {_COLUMNS} SELECT {first_filler} + seq, 'filler', 1, 'new', '', '2024-01-01' "
-        "FROM why.seq_1_to_400000",
-        "ALTER TABLE why.orders DROP PRIMARY KEY",
-    )
-    try:
-        with _changes(server, lambda number: f"UPDATE {_ORDERS} SET amount = {number}"):
-            answers: list[Json] = []
-
-            def is_named() -> bool:
-                answers.append(_why(world))
-                return _first(answers[-1])["id"] == "statement-scans"
-
-            until(is_named, "the scan is the first cause", 90)
-    finally:
-        world.target.execute(
-            f"DELETE FROM why.orders WHERE id > {first_filler}", "ALTER TABLE why.orders ADD PRIMARY KEY (id)"
-        )
-    first = _first(answers[-1])
-    names, figures = cast("dict[str, str]", first["names"]), cast("dict[str, float]", first["figures"])
-    assert first["sources"] == [source_id]
-    assert names["table"] == "`why`.`orders`" and "why" in names["statement"]
-    assert figures["read_rows"] >= 100 * figures["most_keys"]
-    assert "filler" not in str(first["text"])
-
-
 def test_a_held_row(world: _LinkedWorld) -> None:
     source_id, server = world.sources[1]
     world.target.execute("ALTER TABLE why.orders ADD CONSTRAINT small CHECK (amount < 1000000000)")
