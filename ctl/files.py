@@ -1,8 +1,9 @@
-"""Files named on the command line: task files and source files, or names that are no files."""
+"""Input of commands: task files and source files, names that are no files, and passwords."""
 
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -37,6 +38,31 @@ def config_file(path: str) -> pb.ConfigFile:
     from shardmerge.proto import master_pb2 as pb  # not for settings, which read their file too
 
     return pb.ConfigFile(name=path, content=read_text(path))
+
+
+def source_file_with_password(path: str) -> pb.ConfigFile:
+    """A source file with a password that is asked for. The file itself stays as it is."""
+    import click
+
+    from shardmerge.proto.config.document.masking import with_password  # importing ruamel takes 0.1 s
+    from shardmerge.proto.config.document.yaml_file import read
+
+    file = config_file(path)
+    read(file.content, path)  # raises what is wrong with the file
+    password = read_password(f"Password for the server in {path}", confirm=False)
+    if not password or not password.isprintable():
+        raise click.UsageError("a password is one line of characters that can be printed")
+    file.content = with_password(file.content, password)
+    return file
+
+
+def read_password(prompt: str, *, confirm: bool) -> str:
+    """A password: asked for without echo, or one line of standard input."""
+    import click
+
+    if sys.stdin.isatty():
+        return click.prompt(prompt, hide_input=True, confirmation_prompt=confirm, err=True)
+    return sys.stdin.readline().removesuffix("\n").removesuffix("\r")
 
 
 def is_file_argument(argument: str) -> bool:

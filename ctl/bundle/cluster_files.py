@@ -86,6 +86,9 @@ def current_errors(answer: pb.QueryStatusResponse) -> Iterator[str]:
         for one in part.sub_task_status:
             for error in one.result.errors:
                 yield f"task {one.name} on source {about.source}: {error_from_proto(error)}"
+            for group in one.sync.unresolved_groups:
+                if group.HasField("conflict"):
+                    yield f"task {one.name} on source {about.source}: {error_from_proto(group.conflict)}"
 
 
 def warnings(answer: pb.ListMemberResponse) -> Iterator[str]:

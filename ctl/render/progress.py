@@ -285,7 +285,9 @@ def _is_failed(status: SubTaskStatus) -> bool:
 
 
 def problems(answer: pb.QueryStatusResponse) -> Iterator[Problem]:
-    """Errors that block a source: of the query, of its relay, of its subtasks."""
+    """Errors that block a source: of the query, of its relay, of its subtasks, of sharding DDLs. A conflict of a
+    sharding DDL concerns several sources, and is shown once."""
+    conflicts: set[str] = set()
     for part in answer.sources:
         source = part.source_status.source
         if part.HasField("error"):
@@ -300,6 +302,10 @@ def problems(answer: pb.QueryStatusResponse) -> Iterator[Problem]:
         for status in part.sub_task_status:
             for detail in status.result.errors:
                 yield Problem(f"task {status.name} on {source}", Report.of_detail(detail))
+            for group in status.sync.unresolved_groups:
+                if group.HasField("conflict") and group.conflict.message not in conflicts:
+                    conflicts.add(group.conflict.message)
+                    yield Problem(f"task {status.name}", Report.of_detail(group.conflict))
 
 
 def is_reached(answer: pb.QueryStatusResponse, until: Until, waited: float = 0.0) -> bool:

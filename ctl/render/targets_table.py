@@ -27,7 +27,9 @@ def targets(answer: pb.ShowTargetsResponse) -> RenderableType:
         shown = ""
         for source, target in of_sources:
             if target.statement != shown:
-                state = "exists" if target.exists else f"will be created, if by {source}:"
+                state = (
+                    "exists" if target.exists else f"does not exist: if source {source} is the first, it is created as"
+                )
                 parts.append(style.heading(f"{style.flat(name)} {state}"))
                 parts.append(_statement(target.statement))
                 shown = target.statement

@@ -196,6 +196,19 @@ _DDL = Row(
             Unit.SECONDS,
         ),
         Panel(
+            "Locks whose shard tables wait at different statements",
+            (
+                Query(
+                    'max by (task) (dm_ddl_lock_conflicts{task=~"$task"})',
+                    "{{task}}",
+                ),
+                Query(
+                    'max by (task, lock, source_id, table) (dm_ddl_lock_conflict_oldest{task=~"$task"})',
+                    "{{lock}}: {{source_id}} {{table}}",
+                ),
+            ),
+        ),
+        Panel(
             "Sources at the locks",
             (Query('sum by (task, state) (dm_ddl_lock_sources{task=~"$task"})', "{{task}} {{state}}"),),
         ),

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from shardmerge.master.ddl_lock.records import Target
+from shardmerge.master.ddl_lock.records import Situations, Target, to_lock
 from shardmerge.master.ddl_lock.resolver import Wait, resolve
 from shardmerge.master.ddl_lock.situation import Lock, Member, ShardState, Situation, Stage, shard_state
+from shardmerge.master.state import State
 from shardmerge.proto import errors
 from shardmerge.proto import master_pb2 as pb
 from shardmerge.proto.errors import ShardmergeError
@@ -64,11 +66,41 @@ def conflicts_of(situation: Situation, lock: Lock) -> tuple[Member, ...]:
     return situation.in_state(lock, ShardState.CONFLICTING) if lock.stage is Stage.GATHERING else ()
 
 
+@dataclass(frozen=True, slots=True)
+class Conflict:
+    """A lock whose tables wait at different statements. ``first``: the table that was the first at another one than the
+    lock's. ``since``: Unix seconds."""
+
+    target: Target
+    first: Member
+    since: float
+    error: ShardmergeError
+
+
+def conflicts_in(state: State) -> Mapping[Target, Conflict]:
+    """The conflicts of all locks."""
+    situations = Situations(state)
+    found: dict[Target, Conflict] = {}
+    for key, entry in state.locks.items():
+        target, lock = Target(*key), to_lock(entry.value)
+        tables = conflicts_of(situations.of(target), lock)
+        if tables:
+            first = _first(tables)
+            since = max(lock.since, first.parked.since if first.parked else 0.0)
+            found[target] = Conflict(target, first, since, conflict(target, lock, tables))
+    return found
+
+
+def _first(conflicts: tuple[Member, ...]) -> Member:
+    return min(conflicts, key=lambda member: member.parked.since if member.parked else 0.0)
+
+
 def conflict(target: Target, lock: Lock, conflicts: tuple[Member, ...]) -> ShardmergeError:
     """The error for a conflict: both statements, and the ways out."""
-    first = min(conflicts, key=lambda member: member.parked.since if member.parked else 0.0)
+    first = _first(conflicts)
     parked = first.parked
     return errors.ddl.LOCK_CONFLICT(
+        task=target.task,
         lock=target.lock_id,
         tables=_names(conflicts),
         source=first.source,
@@ -84,7 +116,7 @@ def waiting_for(situation: Situation, lock: Lock) -> str:
     match lock.stage:
         case Stage.EXECUTING:
             unable = ", which is paused or has no worker," if lock.owner in situation.unable else ""
-            return f"source {lock.owner}{unable} has run the statement"
+            return f"source {lock.owner}{unable} has run the statement at the target"
         case Stage.RELEASED:
             left = situation.in_state(lock, ShardState.READY)
             return f"shard table(s) {_names(left)} have continued" if left else "the master checks again"
@@ -95,10 +127,11 @@ def waiting_for(situation: Situation, lock: Lock) -> str:
             parts = [
                 f"source(s) {', '.join(step.unknown)} have reported their shard tables" if step.unknown else "",
                 f"shard table(s) {_names(step.missing)} reach the statement" if step.missing else "",
-                f"the wait of shard table(s) {_names(step.contradicting)} ends, or an unlock decides about them"
+                f"shard table(s) {_names(step.contradicting)}, whose statement does not fit the other shard tables, "
+                "get a further one that undoes it, or `dmctl shard-ddl-lock unlock` decides about them"
                 if step.contradicting
                 else "",
-                f"shard table(s) {_names(step.conflicts)} are no longer parked at another statement"
+                f"shard table(s) {_names(step.conflicts)} no longer wait at another statement"
                 if step.conflicts
                 else "",
             ]

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from shardmerge.master.ddl_lock.records import Target, has_parked, report_of, to_lock
-from shardmerge.master.ddl_lock.report import AT_STATEMENT
+from shardmerge.master.ddl_lock.report import AT_STATEMENT, Conflict
 from shardmerge.master.ddl_lock.situation import Lock, Member, shard_state
 from shardmerge.master.state import State
 from shardmerge.proto import worker_pb2 as pb
+from shardmerge.proto.rpc.coded_errors import error_to_proto
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +48,7 @@ def waits_of(task: str, source: str, state: State) -> tuple[SourceWait, ...]:
     return tuple(sorted(found, key=lambda wait: wait.since))
 
 
-def add_waits(status: pb.SubTaskStatus, waits: tuple[SourceWait, ...]) -> None:
+def add_waits(status: pb.SubTaskStatus, waits: tuple[SourceWait, ...], conflicts: Mapping[Target, Conflict]) -> None:
     """Set the fields of ``status`` that describe the locks. Only for a subtask in its replicate unit."""
     if not waits or status.WhichOneof("status") != "sync":
         return
@@ -55,10 +57,10 @@ def add_waits(status: pb.SubTaskStatus, waits: tuple[SourceWait, ...]) -> None:
     sync.block_ddl_owner = waits[0].lock.owner if waits[0].lock is not None else ""
     statements = (each.parked.statement for wait in waits for each in wait.parked if each.parked)
     sync.blocking_ddls.extend(dict.fromkeys(statements))
-    sync.unresolved_groups.extend(map(_group, waits))
+    sync.unresolved_groups.extend(_group(wait, conflicts.get(wait.target)) for wait in waits)
 
 
-def _group(wait: SourceWait) -> pb.ShardingGroup:
+def _group(wait: SourceWait, conflict: Conflict | None) -> pb.ShardingGroup:
     first = wait.parked[0].parked
     assert first is not None  # noqa: S101 - for the type checker: these tables are parked
     reached: list[str] = []
@@ -71,6 +73,7 @@ def _group(wait: SourceWait) -> pb.ShardingGroup:
         first_location=first.position,
         synced=reached,
         unsynced=missing,
+        conflict=None if conflict is None else error_to_proto(conflict.error),
     )
 
 

@@ -21,6 +21,7 @@ from shardmerge.master.diagnosis.waits import (
     own_connections,
     running_statements,
     silent_lanes,
+    statement_scans,
     target_unreachable,
     waiting_lanes,
 )
@@ -37,7 +38,8 @@ def conclude(views: Sequence[SourceView], locks: Sequence[master_pb2.DDLLock]) -
     found: list[Finding] = [
         each.of(view.source) for view in views for each in _of_source(view, own, is_parked=view.source in parked)
     ]
-    return in_order([*found, *locks_of_statements(views, own), *running_statements(views), *ddl_locks(locks)])
+    of_target = (locks_of_statements(views, own), running_statements(views), statement_scans(views, own))
+    return in_order([*found, *(each for part in of_target for each in part), *ddl_locks(locks)])
 
 
 def _of_source(view: SourceView, own: Connections, *, is_parked: bool) -> Iterator[Finding]:
@@ -84,7 +86,7 @@ def unknown_facts(views: Sequence[SourceView]) -> list[str]:
         if view.answer is None or not (view.is_replicating or view.is_copying):
             continue
         if target.hidden:
-            found.append(f"{view.source}: not visible at the target: {target.hidden}.")
+            found.append(f"{view.source}: not visible at the target: {target.hidden}.{_optional(target.grants)}")
         elif not target.answered and not target.HasField("error"):
             found.append(
                 f"{view.source}: the target did not answer in time (or another look at a target had not ended), so "
@@ -96,6 +98,14 @@ def unknown_facts(views: Sequence[SourceView]) -> list[str]:
         if view.is_copying and not reader_shares(view):
             found.append(f"{view.source}: no reader of the history has reported while it was measured.")
     return found
+
+
+def _optional(grants: Sequence[str]) -> str:
+    """The statements with which more is visible, as a sentence; "" without any."""
+    if not grants:
+        return ""
+    statements = " ".join(f"`{statement}`" for statement in grants)
+    return f" An administrator of the target can allow it: {statements} Only `dmctl why` uses that, the task does not."
 
 
 def source_use(view: SourceView) -> pb.SourceUse | None:

@@ -17,6 +17,9 @@ LOCKED = 90.0
 PARKED = 80.0
 """Weight of a DDL lock: the rows of some tables wait."""
 
+SCANNED = 78.0
+"""Weight of a statement that reads a whole table for a few rows."""
+
 HELD = 70.0
 """Weight of rows that are held: the target lacks them."""
 

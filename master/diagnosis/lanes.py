@@ -105,7 +105,11 @@ def _long_commit(view: SourceView, stuck: list[LaneView]) -> Finding:
     others = f" So have lane(s) {some(str(lane.number) for lane in stuck[1:])}." if len(stuck) > 1 else ""
     if hidden:
         why = f"Whether it waits for a lock there is not known; not visible: {hidden}."
-        ways = ("Give the task's account what it lacks, and ask again: then the session that holds a lock is shown.",)
+        statements = " ".join(f"`{statement}`" for statement in view.use.target.grants)
+        ways = (
+            f"Give the task's account what it lacks{f' ({statements})' if statements else ''}, and ask again: then the "
+            "session that holds a lock is shown.",
+        )
     else:
         why = "No lock that it waits for was found: its statements are slow, or there are many of them."
         ways = ()

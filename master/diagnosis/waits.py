@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from shardmerge.master.diagnosis.finding import HELD, LOCKED, NOTE, PARKED, Finding, percent, seconds, some
+from shardmerge.master.diagnosis.finding import HELD, LOCKED, NOTE, PARKED, SCANNED, Finding, percent, seconds, some
 from shardmerge.master.diagnosis.stopped import workaround
 from shardmerge.master.diagnosis.view import SourceView
 from shardmerge.proto import diagnose_pb2 as pb
@@ -96,6 +96,36 @@ def running_statements(views: Sequence[SourceView]) -> Iterator[Finding]:
             ),
             figures={"seconds": each.seconds, **({"progress": each.progress} if has_progress else {})},
             names={"connection": str(each.connection), "statement": each.statement},
+        )
+
+
+def statement_scans(views: Sequence[SourceView], own: Connections) -> Iterator[Finding]:
+    """A finding for each statement that reads many more rows than it has keys. Each source's worker sees all sessions
+    of the account, so a statement of no lane concerns the task as a whole."""
+    scans = {each.connection: each for view in views for each in view.use.target.scans}
+    source_of = {lane.connection: view.source for view in views for lane in view.use.lanes}
+    for scan in sorted(scans.values(), key=lambda one: (-one.read_rows, one.connection)):
+        who = f"A statement of {own[scan.connection]}" if scan.connection in own else "A statement of the task"
+        figures = {"read_rows": float(scan.read_rows)}
+        if scan.HasField("changed_rows"):
+            changed, figures["changed_rows"] = f"and changed {scan.changed_rows:,}", float(scan.changed_rows)
+        else:
+            changed, figures["most_keys"] = f"for {scan.most_keys:,} key(s) at most", float(scan.most_keys)
+        yield Finding(
+            "statement-scans",
+            SCANNED + min(scan.read_rows / 1e7, 1.0),
+            f"{who} has read {scan.read_rows:,} rows of {scan.table} {changed}: the target finds the rows without an "
+            f"index, by reading the table. The statement: {scan.statement}",
+            (
+                f"`SHOW CREATE TABLE {scan.table}` at the target: it lacks an index with the columns in the WHERE "
+                "clause. The task writes rows by the key of the shard tables (`dmctl schema` prints a CREATE TABLE "
+                "with it); add the key that was dropped.",
+                "If the index is there, `EXPLAIN` of the statement, and `ANALYZE TABLE` at the target: old statistics "
+                "may keep the server from using it.",
+            ),
+            (source_of[scan.connection],) if scan.connection in source_of else (),
+            figures,
+            {"table": scan.table, "connection": str(scan.connection), "statement": scan.statement},
         )
 
 
@@ -221,10 +251,20 @@ def _ddl_lock(lock: master_pb2.DDLLock) -> Finding:
         ]
     elif unknown:
         actions.append(f"Source(s) {', '.join(unknown)} have not reported their tables: look at them first.")
-    text = (
-        f"A DDL lock has waited {seconds(lock.seconds)} until {lock.waiting_for}: {statement}. The rows of "
-        f"{len(parked)} parked shard table(s) are not applied meanwhile."
-    )
+    waited = seconds(lock.seconds)
+    if lock.HasField("conflict"):
+        error = lock.conflict
+        text = (
+            f"[{error.code} {error.name}] {error.message}. This has lasted for {waited}: the rows of {len(parked)} "
+            "shard table(s) wait meanwhile."
+        )
+    else:
+        text = (
+            f"A statement on shard tables waits to run at the target, for {waited} by now: {statement}. It runs there "
+            f"once, after all shard tables of {lock.id.removeprefix(f'{lock.task}-')} have reached it. It waits until "
+            f"{lock.waiting_for}. The rows of {len(parked)} shard table(s) that have reached it wait meanwhile; other "
+            "tables are applied."
+        )
     weight = PARKED if missing or unknown or lock.HasField("conflict") else PARKED / 2
     return Finding("ddl-lock", weight, text, tuple(filter(None, actions)), sources, figures, names)
 

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from shardmerge.master.ddl_lock.records import Situations, Target, to_lock
-from shardmerge.master.ddl_lock.report import sync_of
+from shardmerge.master.ddl_lock.report import conflicts_in, sync_of
 from shardmerge.master.ddl_lock.situation import Stage
 from shardmerge.master.metrics.figures import MasterFigures
 from shardmerge.master.state import State
@@ -112,7 +112,20 @@ def _locks(state: State, now: float) -> Iterator[Sample]:
         sources[target.task, "unsynced"] += len(unsynced)
         aged = now - lock.since, target.lock_id
         oldest[target.task] = max(oldest.get(target.task, aged), aged)
+    conflicts = sorted(conflicts_in(state).values(), key=lambda each: (each.since, each.target))
+    counts = Counter(each.target.task for each in conflicts)
+    first = {each.target.task: each for each in reversed(conflicts)}
     for task in _tasks(state):
+        yield own_master.DDL_CONFLICTS.sample(counts[task], task=task)
+        if task in first:
+            table = first[task].first
+            yield own_master.DDL_CONFLICT_OLDEST.sample(
+                1,
+                task=task,
+                lock=first[task].target.lock_id,
+                source_id=table.source,
+                table=f"`{table.schema}`.`{table.table}`",
+            )
         for stage in Stage:
             yield own_master.DDL_LOCKS.sample(stages[task, stage.value], task=task, stage=stage.value)
         for kind in ("Un-synced", "Synced"):

@@ -125,7 +125,7 @@ class Waiter:
                 return name, Reached()
             return name, judge_released(source, revision, self.workers.status(entry.value))
 
-        return self._until(source, judge, f"released {source}", "")
+        return self._until(source, judge, "that it has released the source")
 
     def _wait_bound(self, source: str, revision: int) -> pb.SourceResult:
         def judge(state: State) -> tuple[str, Judgement]:
@@ -134,7 +134,7 @@ class Waiter:
                 return "", NotYet("bound to no live worker")
             return holder.name, judge_source(source, revision, self.workers.status(holder))
 
-        return self._until(source, judge, "Running", "")
+        return self._until(source, judge, "that it reads the source")
 
     def _subtask(self, goal: Goal, task: str, source: str, revision: int, *, several: bool) -> pb.SourceResult:
         def judge(state: State) -> tuple[str, Judgement]:
@@ -145,14 +145,13 @@ class Waiter:
                 raise errors.master.SOURCE_UNBOUND(source=source)
             return "", Reached()  # nothing runs, and nothing will: a worker reads the records first
 
-        result = self._until(source, judge, goal.value, task)
+        result = self._until(source, judge, f"stage {goal.value} of task {task}")
         if several:
             result.msg = f"task {task}: {result.msg}" if result.msg else f"task {task}"
         return result
 
-    def _until(
-        self, source: str, judge: Callable[[State], tuple[str, Judgement]], stage: str, task: str
-    ) -> pb.SourceResult:
+    def _until(self, source: str, judge: Callable[[State], tuple[str, Judgement]], what: str) -> pb.SourceResult:
+        """``what``: a phrase for what the worker is to report."""
         begun = time.monotonic()
         deadline = begun + self.seconds
         pause = _FIRST_PAUSE_SECONDS
@@ -180,8 +179,9 @@ class Waiter:
                 break
             pause = min(pause * 1.5, _LAST_PAUSE_SECONDS)
         if failure is None:
+            who = f"worker {name}" if name else "a worker"
             failure = errors.master.STAGE_NOT_REACHED(
-                source=source, worker=name, stage=stage, task=task, seconds=f"{self.seconds:.0f}", seen=seen
+                source=source, who=who, what=what, seconds=f"{self.seconds:.0f}", seen=seen
             )
         return failed(source, name, failure)
 

@@ -187,12 +187,15 @@ LOCK_CONFLICT = _define(
     50101,
     "ddl-lock-conflict",
     scope=Scope.SOURCE,
-    message="lock {lock}: shard table(s) {tables} are parked at another statement than the lock's. Theirs, at "
-    "{position} of source {source}: {other} — the lock's, first reached by source {owner}: {statement}",
-    workaround="Nothing is lost: both wait. One of: `dmctl shard-ddl-lock unlock '{lock}'` lets the lock's statement "
-    "run without them, and theirs then gets a lock of its own; or change the target by hand, and `dmctl shard-ddl-lock "
-    "unlock '{lock}' -f` lets the tables continue without running it; or take the tables out of the task (`dmctl "
-    "update-task <file>`, or `dmctl stop-task <task> -s {source}`).",
+    message="task {task}: the shard tables of one target table were altered by different statements, so that none of "
+    "them can run at the target. The first, of source {owner}: {statement} — but shard table(s) {tables} have another "
+    "one, at {position} of source {source}: {other} — this wait is the DDL lock {lock}",
+    workaround="Nothing is lost: these shard tables wait with their rows, and all other tables are applied. Choose "
+    "one. (1) `dmctl shard-ddl-lock unlock '{lock}'` runs the first statement at the target; if it drops a column, the "
+    "rows of the other tables lose what they have in it. The other statement then waits for a decision of its own. (2) "
+    "Change the target table by hand so that it fits the rows of all shard tables; then `dmctl shard-ddl-lock unlock "
+    "'{lock}' -f` lets the tables continue without the statement. (3) Take the shard tables out of the task: `dmctl "
+    "update-task <file>`, or `dmctl stop-task {task} -s {source}` for all tables of the source.",
 )
 LOCK_UNKNOWN = _define(
     50102,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from functools import partial
 
+from shardmerge.proto.errors.snapshot import COPY_AGAIN
 from shardmerge.proto.errors.spec import Level, Scope, define
 
 _define = partial(define, error_class="master")
@@ -236,9 +237,8 @@ STAGE_NOT_REACHED = _define(
     "stage-not-reached",
     scope=Scope.INTERNAL,
     level=Level.MEDIUM,
-    message="source {source}: worker {worker} has not reported stage {stage} for task {task} within "
-    "{seconds} s (last seen: {seen})",
-    workaround="The decision is stored and takes effect later; follow it with query-status {task}.",
+    message="source {source}: {who} has not reported {what} within {seconds} s (last seen: {seen})",
+    workaround="The decision is stored and takes effect later; follow it with `dmctl query-status -s {source}`.",
     retryable=True,
 )
 TASK_DIFFERS = _define(
@@ -329,8 +329,8 @@ RECORDS_OF_SOME_SOURCES = _define(
     level=Level.LOW,
     message="stop-task --remove-meta removes the records of all sources of one task, not of single sources or of "
     "several tasks",
-    workaround="Nothing was changed. Give a task and no -s. To copy one source again, which also removes its rows: "
-    "`dmctl stop-task <task> -s SOURCE`, then `dmctl start-task <file> --remove-meta -s SOURCE`.",
+    workaround="Nothing was changed. To remove the records of all sources of one task: `dmctl stop-task {task} "
+    f"--remove-meta`, without -s. To {COPY_AGAIN}.",
 )
 RECORDS_NOT_REMOVED = _define(
     60317,
@@ -500,9 +500,11 @@ SOURCE_PASSWORD_NEEDED = _define(
     scope=Scope.CONFIG,
     message="source {source}: the file changes the address ({before} -> {after}), and its password is {given}: no "
     "connection was made",
-    workaround="Write the password as plain text into the file that you send: a caller that moves a source to another "
-    "server must know it. The masters store the password encrypted. After the change the masters accept a file with "
-    "the reference or the encrypted text again.",
+    workaround="Nothing was changed. `dmctl operate-source update <source-file> --ask-password` asks for the password "
+    "without echo (in a script: one line of standard input), and sends it instead of what the file has: a caller that "
+    "moves a source to another server must know its password. The file may keep the reference or the encrypted text, "
+    "which the masters accept again after the change. Or write the password as plain text into the file that you send. "
+    "The masters store it encrypted in both cases.",
 )
 
 RENAME_NOTHING = _define(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from shardmerge.proto.errors.snapshot import COPY_FROM_ANOTHER_SERVER, COPY_SOURCE_AGAIN
+from shardmerge.proto.errors.snapshot import COPY_AFTER_SWITCH, COPY_FROM_ANOTHER_SERVER, COPY_SOURCE_AGAIN
 from shardmerge.proto.errors.spec import Level, Scope, define
 
 _define = partial(define, error_class="relay")
@@ -344,7 +344,11 @@ SOURCE_LOST = _define(
     "source-unreachable",
     scope=Scope.SOURCE,
     message="source {source}: {host}:{port}: {reason} (errno {errno})",
-    workaround="Check that the source runs and can be reached from the worker; the relay continues by itself.",
+    workaround="Check that the source runs and can be reached from the worker; the relay continues by itself. If the "
+    "server is lost and a replica of it takes over: write the replica's host and port into the source's file, then "
+    "`dmctl operate-source update <source-file> --ask-password`, which asks for the password there. The tasks continue "
+    "without a new copy if the replica's GTIDs continue those that were read (docs: how-to/change-a-source); otherwise "
+    "nothing is changed, and the answer has the reason.",
     retryable=True,
 )
 PRIVILEGE_MISSING = _define(
@@ -422,9 +426,8 @@ SWITCH_BUSY = _define(
     scope=Scope.CONFIG,
     message="source {source} cannot be read from another server now: task {task} {doing}",
     workaround="Nothing was changed. Wait until query-status {task} shows that it replicates all of its tables, then "
-    "`dmctl operate-source update <source-file>` again. If it cannot: `dmctl stop-task {task} -s {source}`, then "
-    "`dmctl operate-source update <source-file>`, and "
-    "`dmctl start-task <file> --remove-meta -s {source}`, which removes the rows of this source and copies them again.",
+    "`dmctl operate-source update <source-file>` again. If it cannot: "
+    f"{COPY_AFTER_SWITCH}.",
 )
 SWITCH_UNPROVEN = _define(
     20053,

@@ -55,6 +55,14 @@ COPY_FROM_ANOTHER_SERVER = copies_one_source(
 )
 """As COPY_SOURCE_AGAIN, where the source is to be read from a server that does not continue the former one."""
 
+COPY_AFTER_SWITCH = copies_one_source(
+    "`dmctl stop-task {task} -s {source}`, then `dmctl operate-source update <source-file>`, and `dmctl start-task "
+    "<file> --remove-meta -s {source}`, which removes the rows of this source and copies them again",
+    f"`dmctl stop-task {{task}}`, then `dmctl operate-source update <source-file>`, {_EMPTY}, and {_START_ALL}: all "
+    "sources of the task are copied again, because {mixed_rows}",
+)
+"""For a task that keeps its source from being read from another server."""
+
 TABLE_GONE = _define(
     30001,
     "table-gone",

@@ -29,6 +29,9 @@ CATALOGUE: dict[int, ErrorSpec] = {}
 """Every spec by code; filled when the class modules are imported, then only read."""
 
 
+_NAMES = frozenset({"task", "source", "worker", "master", "lock"})
+"""Values that name something: an empty one is not known, and no text may have a gap in its place."""
+
 _OF_MIXED_ROWS: dict[str, str] = {}
 """See :func:`copies_one_source`; filled when the class modules are imported, then only read."""
 
@@ -67,7 +70,8 @@ class ErrorSpec:
     retryable: bool = False
 
     def __call__(self, **args: object) -> ShardmergeError:
-        return ShardmergeError(self, {key: str(value) for key, value in args.items()})
+        values = {key: str(value) for key, value in args.items()}
+        return ShardmergeError(self, {key: value for key, value in values.items() if value or key not in _NAMES})
 
     @property
     def copies_one_source(self) -> bool:

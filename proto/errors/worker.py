@@ -65,7 +65,7 @@ LANE_STOPPED = _define(
     "lane-stopped",
     scope=Scope.INTERNAL,
     level=Level.MEDIUM,
-    message="lane {lane} of task {task}, source {source} ended unexpectedly",
+    message="lane {lane} of task {task}, source {source} ended unexpectedly: {reason}",
     workaround="The worker starts the lanes again by itself.",
     retryable=True,
 )

@@ -50,6 +50,18 @@ DDL_LOCK_OLDEST = _gauge(
     "without a lock.",
     labels=("task", "lock"),
 )
+DDL_CONFLICTS = _gauge(
+    "dm_ddl_lock_conflicts",
+    help="Locks of sharding DDLs whose shard tables wait at different statements (error 50101): a person must decide.",
+    labels=("task",),
+)
+DDL_CONFLICT_OLDEST = _gauge(
+    "dm_ddl_lock_conflict_oldest",
+    help="Always 1: the oldest of the conflicts that dm_ddl_lock_conflicts counts. source_id and table are those of "
+    "the shard table that was first to wait at another statement than the lock's. One series per task; absent without "
+    "a conflict.",
+    labels=("task", "lock", "source_id", "table"),
+)
 DDL_LOCK_SOURCES = _gauge(
     "dm_ddl_lock_sources",
     help="Sources at the locks of sharding DDLs: state is synced (all its shard tables have reached the statement) or "
@@ -98,6 +110,8 @@ FAMILIES = (
     SOURCE_BOUND,
     DDL_LOCKS,
     DDL_LOCK_AGE,
+    DDL_CONFLICTS,
+    DDL_CONFLICT_OLDEST,
     DDL_LOCK_OLDEST,
     DDL_LOCK_SOURCES,
     PLACEMENTS,

@@ -383,6 +383,18 @@ class Runner:
             until(holds, "the locks are these", _SECONDS)
         except AssertionError as error:
             raise AssertionError(f"is:        {seen}\nshould be: {expected}") from error
+        conflicts = [lock for lock in wanted if lock.conflict is not None]
+        if conflicts:
+            until(lambda: self._shows(conflicts), "query-status names the conflicts", 30)
+
+    def _shows(self, conflicts: Sequence[Lock]) -> bool:
+        """Whether query-status has the conflicts as errors with the way out, and the list of tasks shows an error."""
+        text = self._cluster.dmctl("query-status", self._task).text
+        listed = self._cluster.dmctl("query-status").json
+        [task] = [each for each in cast("list[dict[str, object]]", listed["tasks"]) if each["taskName"] == self._task]
+        named = [f"shard-ddl-lock unlock '{self._lock_id(lock.target)}'" in text for lock in conflicts]
+        coded = [f'"code": {lock.conflict}' in text for lock in conflicts]
+        return all((*named, *coded)) and str(task["taskStatus"]).startswith("Error - Some error occurred in subtask")
 
     def _seen_locks(self) -> list[object]:
         answered = self._cluster.dmctl("shard-ddl-lock", self._task, check=False)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import cast
 
@@ -23,11 +23,11 @@ SOURCE = "mysql-01"
 class Replicated:
     """A source, a replica of it, a target, and a cluster to which the source was added."""
 
-    def __init__(self, directory: Path, flavor: str) -> None:
+    def __init__(self, directory: Path, flavor: str, environment: Mapping[str, str] | None = None) -> None:
         self.servers = Servers(directory, flavor)
         self.old, self.new = self.servers.server("old"), self.servers.server("new")
         self.target = MariaDB(directory / "target", 201).start()
-        self.cluster = Cluster(directory / "cluster").start()
+        self.cluster = Cluster(directory / "cluster", environment=environment).start()
         self.servers.follow(self.new, self.old)
         self.cluster.create_source(SOURCE, self.old)
 

@@ -25,6 +25,7 @@ _EMPTY = (
     "dm_task_failures_total",
     "dm_task_joining_tables",
     "dm_ddl_lock_age_seconds",
+    "dm_ddl_lock_conflict_oldest",
     "dm_source_binlog_retention_left_seconds",
     "dm_source_binlog_expires_in_seconds",
     "dm_source_binlog_retention_seconds",

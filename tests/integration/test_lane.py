@@ -23,6 +23,7 @@ from shardmerge.worker.core.task_runner import TaskBody, TaskOutcome
 from shardmerge.worker.relay.model import BlockData
 from shardmerge.worker.relay.serve.local_files import LocalLog
 from shardmerge.worker.replicate import lane_coordinator as board_module
+from shardmerge.worker.replicate.lane import lane as lane_module
 from shardmerge.worker.replicate.lane import lane_spec
 from shardmerge.worker.replicate.lane.target_writer import TargetWriter
 from shardmerge.worker.replicate.lane_coordinator import LaneCoordinator, LaneGone
@@ -195,6 +196,25 @@ def test_a_bug_before_a_lane_has_begun_ends_the_run(rig: Rig, monkeypatch: pytes
     assert outcome.error.spec is errors.worker.INTERNAL
     where = f"Spark task 1 of replicate {TASK} {SOURCE}"
     assert outcome.error.message == f"unexpected ZeroDivisionError in {where}: by nought"
+
+
+def test_the_error_of_the_relay_is_that_of_the_run_also_if_no_lane_reads_it(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first lane's stream ends with the error; then all lanes are told to stop, maybe before one has read it."""
+
+    def read_nothing(_: relay_pb2.Closed) -> None:
+        raise lane_module._Stopped  # pyright: ignore[reportPrivateUsage]
+
+    monkeypatch.setattr(lane_module, "_raise_closed", read_nothing)
+    running = _Running(_unit(rig, Threads()))
+    rig.source.execute("INSERT INTO shard_1.log VALUES (1, 'a')")
+    until(lambda: count_rows(rig.target, "shard_1.log") == 1, "the lanes run")
+    rig.source.execute("RESET MASTER", *(f"KILL {number}" for number in rig.source.dump_threads()))
+    failure = until(rig.relay.failure, "the relay has stopped")
+    outcome = running.join()
+    assert isinstance(outcome, Failed)
+    assert (outcome.error.spec, outcome.error.workaround) == (failure.spec, failure.workaround)
 
 
 def test_lanes_without_the_relay_logs_files_get_its_bytes_through_the_stream(

@@ -231,6 +231,7 @@ def test_worker_that_does_not_obey_or_answer_is_reported_in_time(world: World) -
     world.leader(rpc_timeout=1.5)
     paused = world.operate(pb.OperateTaskRequest.OP_PAUSE, "t")
     assert codes(list(paused.sources)) == [errors.master.STAGE_NOT_REACHED.code]
+    assert "worker w1 has not reported stage Paused of task t within" in paused.sources[0].msg
     assert world.record("t", "s1").expected == common_pb2.STAGE_PAUSED
     world.workers.remove(fake)
     fake.vanish()

@@ -12,7 +12,7 @@ import pytest
 
 from shardmerge.proto import config_pb2, errors
 from shardmerge.proto import diagnose_pb2 as pb
-from shardmerge.worker.core.mysql.connection import Side, connect, send
+from shardmerge.worker.core.mysql.connection import Endpoint, Side, connect, send
 from shardmerge.worker.core.mysql.lock_waits import connection_number
 from shardmerge.worker.daemon.diagnosis.target_look import TargetLooker
 from tests.integration.snapshot_rig import endpoint
@@ -123,7 +123,80 @@ def test_an_account_that_may_not_see_locks(server: Database) -> None:
     assert found.answered and not found.HasField("error")
     assert not found.waits
     assert "PROCESS" in found.hidden
+    account = f"'{user}'@'127.0.0.1'"
+    of_schema = f"GRANT SELECT ON performance_schema.* TO {account};"
+    assert found.grants[0] == f"GRANT PROCESS ON *.* TO {account};"
+    assert list(found.grants[1:]) == ([of_schema] if isinstance(server, MySQL) else [])
     assert found.HasField("round_trip")
+
+
+def test_the_printed_grants_show_what_was_hidden(server: Database) -> None:
+    server.execute(
+        "CREATE USER granted@'127.0.0.1' IDENTIFIED BY 'secret'", "GRANT ALL ON looks.* TO granted@'127.0.0.1'"
+    )
+    target = _target(server, user="granted", password="secret")
+    with _waiting(server) as (waiter, holder):
+        poor = _look(target, waiter)
+        server.execute(*poor.grants)
+        found = until(lambda: _waits(target, waiter), "the wait is shown", 30, every=0.3)
+    assert not found.hidden and not found.grants
+    assert [one.connection for wait in found.waits for one in wait.holders] == [holder]
+
+
+def test_a_statement_that_scans(server: Database) -> None:
+    """The target table has lost its key. MariaDB shows it while the statement runs, MySQL when it has ended."""
+    digits = "(SELECT 0 d UNION ALL SELECT 1 UNION ALL SELECT 2 UNION ALL SELECT 3 UNION ALL SELECT 4) "
+    more = ", ".join(f"{digits} t{number}" for number in range(8))  # 5^8 rows
+    server.execute(
+        "CREATE TABLE looks.lost (id INT, v INT)",
+        f"INSERT INTO looks.lost SELECT 0, 0 FROM {more}",
+        "INSERT INTO looks.lost VALUES (1, 1), (2, 2)",
+        "CREATE TABLE looks.kept (id INT PRIMARY KEY, v INT)",
+        "INSERT INTO looks.kept SELECT * FROM looks.lost WHERE id > 0",
+    )
+    user, password = ("root", "") if isinstance(server, MySQL) else _POOR  # MariaDB needs no further privilege
+    target = _target(server, user=user, password=password)
+    over, ready = threading.Event(), threading.Event()
+    numbers: list[int] = []
+
+    def write(table: str) -> None:
+        with closing(connect(Endpoint.from_proto(target), Side.TARGET, name="target")) as session:
+            numbers.append(connection_number(session))
+            ready.set()
+            while not over.is_set():
+                send(session, f"UPDATE `looks`.`{table}` SET v = v + 1 WHERE id IN (1, 2)".encode())
+
+    for table, wanted in (("lost", True), ("kept", False)):
+        over.clear()
+        ready.clear()
+        thread = threading.Thread(target=write, args=(table,))
+        thread.start()
+        ready.wait()
+
+        def scans() -> list[pb.TargetScan]:
+            tables = ["`looks`.`lost`", "`looks`.`kept`"]
+            looking = TargetLooker().begin(target, {3: numbers[-1]}, tables)
+            assert looking is not None
+            return list(looking.result(30).scans)
+
+        try:
+            if not wanted:
+                assert not scans()
+                continue
+            [scan] = until(
+                lambda: [each for each in scans() if each.HasField("changed_rows") == isinstance(server, MySQL)],
+                "the scan is found",
+                60,
+            )
+            assert (scan.connection, scan.table) == (numbers[-1], "`looks`.`lost`")
+            assert scan.read_rows >= 20_000 and scan.statement.startswith("UPDATE `looks`.`lost` SET v = v + ?")
+            if isinstance(server, MySQL):
+                assert (scan.read_rows, scan.changed_rows) == (5**8 + 2, 2)
+            else:
+                assert scan.most_keys == 2 and not scan.HasField("changed_rows")
+        finally:
+            over.set()
+            thread.join()
 
 
 def test_a_connection_that_does_not_wait(server: Database) -> None:

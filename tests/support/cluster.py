@@ -251,16 +251,23 @@ class Cluster:
 
     # -- dmctl
 
-    def dmctl(self, *arguments: str, check: bool = True, seconds: float = 400.0, tls: TlsFiles | None = None) -> Answer:
+    def dmctl(
+        self,
+        *arguments: str,
+        check: bool = True,
+        seconds: float = 400.0,
+        tls: TlsFiles | None = None,
+        typed: str = "",
+    ) -> Answer:
         """Run dmctl with JSON output; with ``check`` any result but success is an AssertionError.
 
-        ``tls``: a certificate that differs from the cluster's. The command is repeated when the masters are alive and
-        slower than dmctl's timeout for a connection or an election: then the command was not sent, or was refused
-        unread.
+        ``tls``: a certificate that differs from the cluster's. ``typed``: the input. The command is repeated when the
+        masters are alive and slower than dmctl's timeout for a connection or an election: then the command was not
+        sent, or was refused unread.
         """
 
         def heard() -> Answer | None:
-            answer = self._dmctl(arguments, seconds, tls or self.tls)
+            answer = self._dmctl(arguments, seconds, tls or self.tls, typed)
             unheard = answer.code != 0 and any(word in answer.text for word in _UNHEARD)
             return None if unheard and self._can_hear() else answer
 
@@ -272,12 +279,12 @@ class Cluster:
     def _can_hear(self) -> bool:
         return self.etcd.is_running and all(master.alive for master in self.masters)
 
-    def _dmctl(self, arguments: Sequence[str], seconds: float, tls: TlsFiles | None) -> Answer:
+    def _dmctl(self, arguments: Sequence[str], seconds: float, tls: TlsFiles | None, typed: str) -> Answer:
         addresses = ",".join(master.address for master in self.masters)
         secured = [f"--{key}={path}" for key, path in _tls_keys(tls).items()]
         words = ["--master-addr", addresses, "--output", "json", *secured, *arguments]
         key = {"SHARDMERGE_SECRET_KEY": str(self.masters[0].key)}
-        ended = dmctl(words, {**os.environ, **self._environment, **key}, seconds)
+        ended = dmctl(words, {**os.environ, **self._environment, **key}, seconds, typed)
         text = f"dmctl {' '.join(arguments)} → {ended.returncode}\n{ended.stdout}{ended.stderr}"
         try:
             parsed: object = json.loads(ended.stdout)

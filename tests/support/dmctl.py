@@ -48,12 +48,18 @@ def _send(request: bytes, descriptors: Sequence[int]) -> None:
         socket.send_fds(_server.requests, [request], descriptors)
 
 
-def dmctl(arguments: Sequence[str], environment: Mapping[str, str], seconds: float) -> subprocess.CompletedProcess[str]:
-    """Like ``subprocess.run`` of dmctl at the repository's root without input: exit code, stdout and stderr.
+def dmctl(
+    arguments: Sequence[str], environment: Mapping[str, str], seconds: float, typed: str = ""
+) -> subprocess.CompletedProcess[str]:
+    """Like ``subprocess.run`` of dmctl at the repository's root: exit code, stdout and stderr. ``typed``: its input.
 
     Raises ``subprocess.TimeoutExpired``; the command has been killed then.
     """
     words = [command("dmctl"), *arguments]
+    if typed:
+        return subprocess.run(
+            words, input=typed, capture_output=True, text=True, env=environment, cwd=ROOT, timeout=seconds, check=False
+        )
     request = json.dumps({"arguments": words, "environment": dict(environment), "folder": str(ROOT)}).encode()
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as error:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)

@@ -109,19 +109,27 @@ class TaskService(relay_pb2_grpc.RelayServicer):
         stop = reader.coordinator.stop if isinstance(reader, RunningReplicate) else reader.stop
         mine = stop.child()
         ended = threading.Event()
+        failures: list[ShardmergeError] = []
 
         def over() -> None:
             # Called when the call is over, however it ended: a lane's process that died is noticed here.
             mine.set()
             if lanes is not None and not ended.is_set() and not lanes.coordinator.stop.is_set:
-                lanes.coordinator.lane_gone(request.who.index)
+                lanes.coordinator.lane_gone(request.who.index, next(iter(failures), None))
 
         if not context.add_callback(over):
             return
         start = RelayOffset.from_proto(getattr(request, "from"))
         until = RelayOffset.from_proto(request.until) if request.HasField("until") else None
         index = request.who.index
-        yield from self._stream(relay, start, until, reader, index, mine, ended, by_reference=request.by_reference)
+        try:
+            yield from self._stream(relay, start, until, reader, index, mine, ended, by_reference=request.by_reference)
+        except ShardmergeError as error:
+            # The lane may be stopped before it has read this frame: the reason of its end would be lost.
+            failures.append(error)
+            yield relay_pb2.RelayFrame(
+                closed=relay_pb2.Closed(reason=relay_pb2.Closed.REASON_FAILED, error=error_to_proto(error))
+            )
         if stop.is_set:
             ended.set()
 
@@ -137,38 +145,33 @@ class TaskService(relay_pb2_grpc.RelayServicer):
         *,
         by_reference: bool,
     ) -> Iterator[relay_pb2.RelayFrame]:
-        """``ended`` is set before the last frame of a stream that has reached ``until``."""
-        try:
-            opened = relay.opened(start)
-            yield relay_pb2.RelayFrame(
-                opened=relay_pb2.Opened(
-                    relay_id=opened.relay_id,
-                    format_description=opened.format_description,
-                    position=opened.position.to_proto(),
-                    **{"from": start.to_proto()},
-                )
+        """``ended`` is set before the last frame of a stream that has reached ``until``. Raises errors of the relay."""
+        opened = relay.opened(start)
+        yield relay_pb2.RelayFrame(
+            opened=relay_pb2.Opened(
+                relay_id=opened.relay_id,
+                format_description=opened.format_description,
+                position=opened.position.to_proto(),
+                **{"from": start.to_proto()},
             )
-            while not mine.is_set:
-                met: RelayOffset | None = None
-                for frame in self._serve(relay, start, until, reader, index, mine, by_reference=by_reference):
-                    if isinstance(frame, RelayOffset):
-                        met = frame
-                        break
-                    yield frame
-                if met is None:
+        )
+        while not mine.is_set:
+            met: RelayOffset | None = None
+            for frame in self._serve(relay, start, until, reader, index, mine, by_reference=by_reference):
+                if isinstance(frame, RelayOffset):
+                    met = frame
                     break
-                alignment = reader.alignment_at(met) if isinstance(reader, RunningReplicate) else None
-                if alignment is None or isinstance(reader, RunningSnapshot):
-                    ended.set()
-                    yield _closed(relay_pb2.Closed.REASON_UNTIL)
-                    return
-                yield from self._at_barrier(reader, alignment, relay.position_at(met), mine)
-                start = met
-            yield _closed(relay_pb2.Closed.REASON_STOP)
-        except ShardmergeError as error:
-            yield relay_pb2.RelayFrame(
-                closed=relay_pb2.Closed(reason=relay_pb2.Closed.REASON_FAILED, error=error_to_proto(error))
-            )
+                yield frame
+            if met is None:
+                break
+            alignment = reader.alignment_at(met) if isinstance(reader, RunningReplicate) else None
+            if alignment is None or isinstance(reader, RunningSnapshot):
+                ended.set()
+                yield _closed(relay_pb2.Closed.REASON_UNTIL)
+                return
+            yield from self._at_barrier(reader, alignment, relay.position_at(met), mine)
+            start = met
+        yield _closed(relay_pb2.Closed.REASON_STOP)
 
     def _serve(
         self,

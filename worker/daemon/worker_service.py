@@ -17,7 +17,7 @@ from shardmerge.worker.core.mysql.connection import Endpoint, Session
 from shardmerge.worker.core.position import SourcePosition
 from shardmerge.worker.daemon.commands import quarantine
 from shardmerge.worker.daemon.commands.explain_rules import explain_rules
-from shardmerge.worker.daemon.commands.forget_task import forget_task
+from shardmerge.worker.daemon.commands.forget_task import forget_task, mixed_rows
 from shardmerge.worker.daemon.commands.preview_ddl import preview_ddl
 from shardmerge.worker.daemon.commands.preview_update import preview_update
 from shardmerge.worker.daemon.commands.quarantine import KeySelection
@@ -196,6 +196,8 @@ class WorkerService(worker_pb2_grpc.WorkerServicer):
         self, request: worker_pb2.WorkerForgetTaskRequest, context: grpc.ServicerContext
     ) -> worker_pb2.WorkerForgetTaskResponse:
         _check_configs(request)
+        if request.only_mixed:
+            return at_target(request.subtask, lambda session: mixed_rows(session, request.subtask))
         return at_target(
             request.subtask,
             lambda session: forget_task(session, request.subtask, request.epoch, self._daemon.epochs),

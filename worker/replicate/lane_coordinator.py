@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from shardmerge.proto import errors, relay_pb2
 from shardmerge.proto.errors import ShardmergeError
+from shardmerge.proto.rpc.coded_errors import error_from_proto
 from shardmerge.proto.tracing.spans import begin_span
 from shardmerge.worker.core.position import RelayOffset
 from shardmerge.worker.core.stop_signal import StopSignal
@@ -140,7 +141,7 @@ class LaneCoordinator:
         if heard is None:
             return True
         if report.HasField("failed"):
-            self.lane_gone(report.who.index)
+            self.lane_gone(report.who.index, error_from_proto(report.failed))
             return True
         if heard.report is None:
             self._first_report(report.who.index)
@@ -195,12 +196,22 @@ class LaneCoordinator:
                 self._event = Refused(error)
         self.stop.set()
 
-    def lane_gone(self, lane: int) -> None:
-        """End all streams because a lane closed its stream: its process ended or failed."""
+    def lane_gone(self, lane: int, cause: ShardmergeError | None = None) -> None:
+        """End all streams because a lane's stream has ended. ``cause``: why, None: its process ended or failed."""
         with self._lock:
             if self._event is None and not self.stop.is_set:
-                self._event = LaneGone(errors.worker.LANE_STOPPED(lane=lane, task=self.task, source=self.source))
+                if cause is None or cause.spec is errors.worker.STREAM_LOST:
+                    cause = self._lost(lane, "its process or its connection to the worker has ended")
+                self._event = LaneGone(cause)
         self.stop.set()
+
+    def _lost(self, lane: int, reason: str) -> ShardmergeError:
+        """The error for a lane that has not reported why it ends. What it last retried is most likely the reason."""
+        heard = self._reports[lane].report if lane in self._reports else None
+        if heard is not None and heard.HasField("retrying"):
+            before = error_from_proto(heard.retrying)
+            reason = f"{reason}; before that it tried again because of {before} (what to do: {before.workaround})"
+        return errors.worker.LANE_STOPPED(lane=lane, task=self.task, source=self.source, reason=reason)
 
     def watch(self) -> None:
         """Until the streams are stopped, notice a lane that does not report (frozen, or it never reached the worker).
@@ -216,7 +227,9 @@ class LaneCoordinator:
                     if now - heard.at > _SILENCE_SECONDS and not self._has_ended(heard.report)
                 ]
             if silent:
-                self.lane_gone(silent[0])
+                with self._lock:
+                    lost = self._lost(silent[0], f"it has not reported for {_SILENCE_SECONDS:.0f} s")
+                self.lane_gone(silent[0], lost)
 
     @property
     def event(self) -> Event | None:

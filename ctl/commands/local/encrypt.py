@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-import sys
 from pathlib import Path
 
 import click
 
-from shardmerge.ctl.files import read_text
+from shardmerge.ctl.files import read_password, read_text
 from shardmerge.ctl.options import shared
 from shardmerge.ctl.session import Session
 from shardmerge.proto import errors
@@ -81,7 +80,7 @@ def encrypt(
         return 0
     key = secret.load_key(path)
     if plain is None:
-        plain = _read_password()
+        plain = read_password("Password", confirm=True)
     if not plain or not plain.isprintable():
         raise click.UsageError("a password is one line of characters that can be printed")
     if secret.is_encrypted(plain):
@@ -119,9 +118,3 @@ def _rekeyed(path: str) -> bool:
     except OSError as error:
         raise errors.ctl.WRITE_FAILED(path=path, reason=(error.strerror or str(error)).lower()) from error
     return True
-
-
-def _read_password() -> str:
-    if sys.stdin.isatty():
-        return click.prompt("Password", hide_input=True, confirmation_prompt=True, err=True)
-    return sys.stdin.readline().removesuffix("\n").removesuffix("\r")

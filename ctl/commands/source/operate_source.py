@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from shardmerge.ctl import render
-from shardmerge.ctl.files import config_file, is_file_argument
+from shardmerge.ctl.files import config_file, is_file_argument, source_file_with_password
 from shardmerge.ctl.options import shared
 from shardmerge.ctl.session import Session
 from shardmerge.proto import master_pb2 as pb
@@ -17,14 +17,26 @@ from shardmerge.proto import master_pb2 as pb
 @click.option("-w", "--worker", default="", metavar="NAME", help="create: bind the source to this worker")
 @click.option("-p", "--print-sample-config", is_flag=True, help="print a source file to start from")
 @click.option("--dry-run", is_flag=True, help="update: only show what would change")
+@click.option(
+    "--ask-password",
+    is_flag=True,
+    help="update: ask for the password of each server (without echo, or one line of standard input each), and send it "
+    "instead of the one in the file, which stays as it is",
+)
 @shared()
 def operate_source(
-    op: str | None, items: tuple[str, ...], worker: str, *, print_sample_config: bool, dry_run: bool
+    op: str | None,
+    items: tuple[str, ...],
+    worker: str,
+    *,
+    print_sample_config: bool,
+    dry_run: bool,
+    ask_password: bool,
 ) -> int:
     """Create, update, stop or show sources.
 
     create and update take one file per source; stop takes files or source ids; show takes source ids, files or nothing.
-
+    Another host or port needs the password itself, not a reference to it: --ask-password, or plain text in the file.
 
     \b
     Example:
@@ -68,7 +80,9 @@ def operate_source(
             if not items:
                 raise click.UsageError("operate-source update needs at least one source file")
             request = pb.OperateSourceRequest(
-                op=pb.OperateSourceRequest.OP_UPDATE, files=[config_file(item) for item in items], dry_run=dry_run
+                op=pb.OperateSourceRequest.OP_UPDATE,
+                files=[source_file_with_password(item) if ask_password else config_file(item) for item in items],
+                dry_run=dry_run,
             )
         case None:
             raise click.UsageError("operate-source needs one of create, update, stop, show")
@@ -76,6 +90,8 @@ def operate_source(
             raise click.UsageError(f"operate-source knows create, update, stop, show; not {op!r}")
     if dry_run and op != "update":
         raise click.UsageError("--dry-run goes with operate-source update only")
+    if ask_password and op != "update":
+        raise click.UsageError("--ask-password goes with operate-source update only")
     if worker and op != "create":
         raise click.UsageError("--worker goes with operate-source create only")
     command = f"operate-source {op}"

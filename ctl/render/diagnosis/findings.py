@@ -12,6 +12,7 @@ from rich.text import Text
 
 from shardmerge.ctl.dm_words import stage_word, unit_word
 from shardmerge.ctl.render import format, style
+from shardmerge.ctl.render.diagnosis.terms import explained
 from shardmerge.ctl.render.tables import problems
 from shardmerge.proto import diagnose_pb2 as diagnosis
 from shardmerge.proto import master_pb2 as pb
@@ -21,6 +22,7 @@ _MOST_FINDINGS = 6
 _MOST_OF_A_KIND = 3
 _MOST_SOURCES = 8
 _NAMED = 4
+_LEAST_SHARE = 0.005
 _HEAVY = 50.0
 """From this weight on a finding is a cause that delays the task; below it is a note."""
 
@@ -48,8 +50,19 @@ def screen(answer: pb.DiagnoseResponse, *, all_findings: bool = False) -> Render
         parts += [Padding(style.cell(sentence, "yellow"), (0, 0, 0, 2)) for sentence in answer.unknown[:most]]
         if len(answer.unknown) > most:
             parts.append(Padding(Text(f"and {len(answer.unknown) - most} more: --all", style="dim"), (0, 0, 0, 2)))
+    parts += _legend(answer, shown_groups)
     shown = {source for finding in answer.findings for source in finding.sources}
     return Group(*parts, *([] if shown else problems(answer)))
+
+
+def _legend(answer: pb.DiagnoseResponse, groups: Sequence[list[diagnosis.Finding]]) -> list[RenderableType]:
+    """The meaning of the words that the screen uses."""
+    texts = [part for group in groups for part in (group[0].text, *group[0].actions)]
+    causes = {cause for use in answer.uses for cause, share in use.shares.items() if share >= _LEAST_SHARE}
+    lines = list(explained([*texts, *answer.unknown], causes))
+    return (
+        [style.heading("Words"), *(Padding(Text(line, style="dim"), (0, 0, 0, 2)) for line in lines)] if lines else []
+    )
 
 
 def _grouped(findings: Iterable[diagnosis.Finding]) -> list[list[diagnosis.Finding]]:
@@ -123,7 +136,7 @@ def _shares(use: diagnosis.SourceUse) -> Text:
     shares = sorted(use.shares.items(), key=lambda each: (-each[1], each[0]))
     line = Text()
     for cause, share in shares:
-        if share < 0.005:
+        if share < _LEAST_SHARE:
             continue
         line.append(", " if line else "")
         line.append(f"{style.flat(cause)} {share * 100:.0f} %", style=_CAUSE_STYLES.get(cause, ""))

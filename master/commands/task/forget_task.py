@@ -16,8 +16,10 @@ from shardmerge.proto import master_pb2 as pb
 from shardmerge.proto.config.task.task_file import parse_task
 from shardmerge.proto.errors import ShardmergeError
 from shardmerge.proto.listed_names import listed
+from shardmerge.proto.log import get_logger
 
 _NAMED = 5
+_LOOK_SECONDS = 20.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +38,7 @@ class ForgetCommand:
         """
         name = request.name
         if request.sources or not name:
-            raise errors.master.RECORDS_OF_SOME_SOURCES()
+            raise self._of_some_sources(request)
         state = self.store.read()
         self._ask(state, _any_subtask(request, state), 0)
         with self.store.deciding() as state:
@@ -60,11 +62,41 @@ class ForgetCommand:
             remaining=removed.remaining,
         )
 
+    def _of_some_sources(self, request: pb.OperateTaskRequest) -> ShardmergeError:
+        """The refusal, with a way out that was checked for the task's sources as far as their workers answer."""
+        names = {"task": request.name} if request.name else {}
+        error = errors.master.RECORDS_OF_SOME_SOURCES(
+            **names, **({"source": ",".join(request.sources)} if request.sources else {})
+        )
+        state = self.store.read()
+        for subtask in _subtasks(request, state):
+            asked = worker_pb2.WorkerForgetTaskRequest(subtask=subtask, only_mixed=True)
+            try:
+                answer = self.workers.forget_task(pick_worker(subtask.source_id, state), asked, _LOOK_SECONDS)
+            except ShardmergeError as why:
+                get_logger().warning("cannot look whose rows are at the target", task=subtask.task, error=str(why))
+                continue
+            if answer.mixed_rows:
+                return error.of_mixed_rows(subtask.task, subtask.source_id, answer.mixed_rows, answer.mixed_targets)
+        return error
+
     def _ask(self, state: State, subtask: config.SubTaskConfig, epoch: int) -> worker_pb2.WorkerForgetTaskResponse:
         worker = pick_worker(subtask.source_id, state)
         return self.workers.forget_task(
             worker, worker_pb2.WorkerForgetTaskRequest(subtask=subtask, epoch=epoch), FORGET_SECONDS
         )
+
+
+def _subtasks(request: pb.OperateTaskRequest, state: State) -> Iterator[config.SubTaskConfig]:
+    """The subtasks that the request names: as they run, or as in the file of a task that is stopped."""
+    tasks = [request.name] if request.name else sorted({task for task, _ in state.subtasks})
+    for task in tasks:
+        for source in state.sources_of(task):
+            if not request.sources or source in request.sources:
+                yield state.subtasks[task, source].value.config
+    if request.HasField("file") and not state.sources_of(request.name):
+        found = parse_task(request.file.content, request.file.name).to_subtasks()
+        yield from (each for each in found if not request.sources or each.source_id in request.sources)
 
 
 def _any_subtask(request: pb.OperateTaskRequest, state: State) -> config.SubTaskConfig:

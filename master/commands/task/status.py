@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from shardmerge.master.ddl_lock.records import Target
+from shardmerge.master.ddl_lock.report import Conflict, conflicts_in
 from shardmerge.master.ddl_lock.source_waits import add_waits, waits_of
 from shardmerge.master.state import State
 from shardmerge.master.store import Store
@@ -36,18 +38,19 @@ class StatusCommand:
         if request.name and not present:
             raise errors.master.TASK_UNKNOWN(task=request.name)
         sources = wanted or present
-        answers = self.workers.for_each(sources, lambda source: self._source(source, request.name, state))
+        conflicts = conflicts_in(state)
+        answers = self.workers.for_each(sources, lambda source: self._source(source, request.name, state, conflicts))
         return pb.QueryStatusResponse(result=True, sources=answers)
 
     def _summaries(self, state: State) -> list[pb.TaskSummary]:
         sources = sorted({source for _, source in state.subtasks})
-        answers = dict(
-            zip(sources, self.workers.for_each(sources, lambda source: self._source(source, "", state)), strict=True)
-        )
+        conflicts = conflicts_in(state)
+        found = self.workers.for_each(sources, lambda source: self._source(source, "", state, conflicts))
+        answers = dict(zip(sources, found, strict=True))
         tasks = sorted({task for task, _ in state.subtasks})
         return [_summary(task, {source: answers[source] for source in state.sources_of(task)}) for task in tasks]
 
-    def _source(self, source: str, task: str, state: State) -> pb.SourceSubTasks:
+    def _source(self, source: str, task: str, state: State, conflicts: Mapping[Target, Conflict]) -> pb.SourceSubTasks:
         """One source's subtasks (of one task; "" for all)."""
         about = pb.SourceStatus(source=source, worker=state.bound_name(source))
         tasks = state.tasks_of(source)
@@ -73,7 +76,7 @@ class StatusCommand:
         about.warnings.extend([] if warning is None else [warning])
         subtasks = _subtasks((task,) if task else tasks, answer)
         for subtask in subtasks:
-            add_waits(subtask, waits_of(subtask.name, source, state))
+            add_waits(subtask, waits_of(subtask.name, source, state), conflicts)
         return pb.SourceSubTasks(result=True, source_status=about, sub_task_status=subtasks)
 
 
@@ -107,7 +110,7 @@ def task_status(task: str, answers: Sequence[pb.SourceSubTasks]) -> str:
     if any(not answer.result for answer in answers):
         return f"Error - Some worker cannot be asked. Please run `query-status {task}` to get more details."
     subtasks = [one for answer in answers for one in answer.sub_task_status if one.name == task]
-    if any(one.stage == common_pb2.STAGE_PAUSED and one.result.errors for one in subtasks):
+    if any(_is_failed(one) for one in subtasks):
         return f"Error - Some error occurred in subtask. Please run `query-status {task}` to get more details."
     running = any(one.stage == common_pb2.STAGE_RUNNING for one in subtasks)
     if running and any(answer.source_status.relay_status.HasField("result") for answer in answers):
@@ -122,3 +125,9 @@ def task_status(task: str, answers: Sequence[pb.SourceSubTasks]) -> str:
         if any(one.stage == stage for one in subtasks):
             return word
     return "New"
+
+
+def _is_failed(subtask: worker.SubTaskStatus) -> bool:
+    """Whether a person has to decide: an error has paused it, or its shard tables wait at different statements."""
+    paused = subtask.stage == common_pb2.STAGE_PAUSED and len(subtask.result.errors) > 0
+    return paused or any(group.HasField("conflict") for group in subtask.sync.unresolved_groups)

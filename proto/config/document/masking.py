@@ -72,6 +72,29 @@ def _escaped(mark: str) -> str:
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
+def with_password(text: str, password: str) -> str:
+    """A valid source file with this password of the server, also if it has none; everything else unchanged."""
+    root = YAML(typ="safe", pure=True).compose(text)
+    server = _value_of(root, "from")
+    if not isinstance(server, MappingNode):
+        return text
+    known = _value_of(server, "password")
+    if isinstance(known, ScalarNode):
+        return _replaced(text, [(known, password)])
+    entries: list[tuple[Node, Node]] = server.value
+    if not entries:
+        return text
+    first = entries[0][0].start_mark
+    tail = ", " if server.flow_style else f"\n{' ' * first.column}"
+    return f"{text[: first.index]}password: {_quoted(password)}{tail}{text[first.index :]}"
+
+
+def _value_of(node: Node | None, key: str) -> Node | None:
+    """The value of a key in a mapping; None: it has no such key."""
+    entries: list[tuple[Node, Node]] = node.value if isinstance(node, MappingNode) else []
+    return next((value for name, value in entries if isinstance(name, ScalarNode) and name.value == key), None)
+
+
 def holds_secrets(text: str) -> bool:
     """Whether a valid file has a password in plain text: neither encrypted nor a reference."""
     from shardmerge.proto.secret import is_encrypted  # importing cryptography takes 0.1 s: only when needed

@@ -67,9 +67,11 @@ class Operator:
         source_name: str = "",
         statement: str = "",
         check: bool = True,
+        typed: str = "",
     ) -> Answer:
         """Run a printed command: nothing of it changes but `<file>`, `<source-file>`, `<source>`, `<statement>` and
-        `<task>`. Only the report of a comparison goes to the cluster's directory instead of the current one."""
+        `<task>`. Only the report of a comparison goes to the cluster's directory instead of the current one.
+        ``typed``: what the operator types."""
         command = printed.command(begin, place).replace("<source-file>", source_file)
         command = command.replace("<source>", source_name)
         command = command.replace("<statement>", statement)
@@ -78,7 +80,7 @@ class Operator:
         words = shlex.split(command)
         if words[0] == "compare":
             words += ["--report", str(self.cluster.directory / "way_out.jsonl")]
-        return self.cluster.dmctl(*words, check=check)
+        return self.cluster.dmctl(*words, check=check, typed=typed)
 
     def stopped(self, code: int, source: str = "", *, or_code: int = 0) -> Printed:
         """Wait until a subtask is paused by an error of this code, or of ``or_code``; ``source``: only there."""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from tests.integration.replicated_rig import SOURCE, Replicated, given_over, module_replicated, replicated
+from tests.integration.ways_out.printed import Operator
 from tests.integration.ways_out.running import refused, started
+from tests.support.cluster import source_yaml
 from tests.support.database import Database
 from tests.support.wait import until
 
@@ -49,6 +51,40 @@ def test_the_source_is_moved_while_its_history_is_copied(replicated: Replicated)
     replicated.judge("way_20052", replicated.new)
     replicated.cluster.dmctl("stop-task", "way_20052")
     replicated.cluster.dmctl("operate-source", "update", running.file_of(replicated.old))
+
+
+def test_the_source_is_moved_while_mixed_rows_are_copied(replicated: Replicated) -> None:
+    """20052, where nothing separates the rows of the shard tables: the commands copy the whole task again."""
+    name = "way_20052_mixed"
+    cluster, family = replicated.cluster, replicated.family(name, replicated.old)
+    family.create(0)
+    for table, first in ((1, 1), (2, 1001)):
+        values = ", ".join(f"({first + number}, 'c', 1, 'new', '', '2024-01-01')" for number in range(50))
+        replicated.old.execute(
+            f"INSERT INTO {name}_01.order_0{table} (id, customer, amount, state, token, created) VALUES {values}"
+        )
+    text = family.task()
+    text = text.partition("column-mappings:")[0].replace("    column-mapping-rules: [ids-1]\n", "")
+    operator = Operator(cluster, name, cluster.write(f"{name}.task.yaml", text))
+    cluster.hooks.hold("snapshot.before_commit")
+    cluster.start_task(text)
+    cluster.hooks.reached("snapshot.before_commit")
+    replicated.servers.caught_up(replicated.new, replicated.old)
+    path = cluster.write("source.yaml", source_yaml(SOURCE, replicated.new))
+    printed = refused(cluster.dmctl("operate-source", "update", path, check=False), 20052)
+    cluster.hooks.release_all()
+    assert "--remove-meta -s" not in printed.way_out
+    assert f"empty {name}.orders at the target" in printed.way_out
+    operator.runs(printed, "stop-task")
+    operator.runs(printed, "operate-source update", source_file=path)
+    replicated.target.execute(f"DELETE FROM {name}.orders")
+    operator.runs(printed, "start-task")
+    cluster.wait_replicating(name)
+    cluster.wait_caught_up(name, {SOURCE: replicated.new})
+    [(count, total)] = replicated.target.query(f"SELECT COUNT(*), SUM(id) FROM {name}.orders")
+    assert (int(str(count)), int(str(total))) == (100, sum(range(1, 51)) + sum(range(1001, 1051)))
+    cluster.dmctl("stop-task", name)
+    cluster.dmctl("operate-source", "update", cluster.write("source.yaml", source_yaml(SOURCE, replicated.old)))
 
 
 def _change_by_replication(replicated: Replicated, name: str) -> None:

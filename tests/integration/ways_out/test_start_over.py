@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.ways_out.printed import Operator
+from tests.integration.ways_out.printed import Operator, Printed
 from tests.support.world import Family, World
 
 ONE, TWO = "mysql-01", "mysql-02"
@@ -173,6 +173,50 @@ def test_a_way_out_that_would_be_refused_is_not_printed(world: World) -> None:
     world.settle([name])
     assert _sums(world, family) == world.target.query(f"SELECT COUNT(*), SUM(id) FROM {name}.orders")[0]
     world.cluster.dmctl("stop-task", name)
+
+
+def _not_forgotten(operator: Operator, *words: str) -> Printed:
+    """Run a command that must be refused with 60316."""
+    answer = operator.cluster.dmctl(*words, check=False)
+    message, found, way_out = answer.text.partition("what to do: ")
+    assert found and "error: [60316 " in message, answer.text
+    return Printed(60316, message, way_out)
+
+
+def test_the_records_of_one_source_are_not_removed_alone(world: World) -> None:
+    """60316 prints the commands that copy one source again, checked for this task."""
+    family, operator = _started(world, "over_some")
+    printed = _not_forgotten(operator, "stop-task", "over_some", "--remove-meta", "-s", ONE)
+    operator.runs(printed, "stop-task", 1)
+    operator.runs(printed, "start-task")
+    world.judge(family)
+    world.cluster.dmctl("stop-task", "over_some")
+    # A task that is stopped is known by its file.
+    printed = _not_forgotten(operator, "stop-task", operator.file, "--remove-meta", "-s", ONE)
+    assert f"--remove-meta -s {ONE}" in printed.way_out
+
+
+def test_a_refusal_prints_no_way_out_that_would_be_refused(world: World) -> None:
+    """60316 where nothing separates the rows of the sources."""
+    name = "over_none"
+    family = world.family(name)
+    _fill_apart(family)
+    text = _without_ids(family)
+    operator = Operator(world.cluster, name, world.cluster.write(f"{name}.task.yaml", text))
+    world.cluster.start_task(text)
+    world.cluster.wait_replicating(name)
+    for words in ((name,), (operator.file,)):
+        printed = _not_forgotten(operator, "stop-task", *words, "--remove-meta", "-s", ONE)
+        assert "--remove-meta -s" not in printed.way_out
+        assert f"empty {name}.orders at the target" in printed.way_out
+    operator.runs(printed, "stop-task", 1)
+    world.target.execute(f"DELETE FROM {name}.orders")
+    operator.runs(printed, "start-task")
+    world.settle([name])
+    assert _sums(world, family) == world.target.query(f"SELECT COUNT(*), SUM(id) FROM {name}.orders")[0]
+    world.cluster.dmctl("stop-task", name)
+    printed = _not_forgotten(operator, "stop-task", operator.file, "--remove-meta", "-s", ONE)
+    assert "--remove-meta -s" not in printed.way_out
 
 
 def test_rows_that_cannot_be_identified_stop_it(world: World) -> None:

@@ -14,3 +14,4 @@ class SequenceNode(Node):
 
 class MappingNode(Node):
     value: list[tuple[Node, Node]]
+    flow_style: bool | None

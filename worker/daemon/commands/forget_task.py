@@ -12,6 +12,7 @@ from shardmerge.proto import worker_pb2 as pb
 from shardmerge.worker.core.mysql.connection import Session, errno_of, quote_name, rows, text_of
 from shardmerge.worker.core.table_plan import TargetTable
 from shardmerge.worker.daemon.commands.lacking_indexes import add_lacking, lacking_indexes
+from shardmerge.worker.daemon.mixed_rows import read_mixed_rows
 from shardmerge.worker.target.members.target_members import read_target_members
 from shardmerge.worker.target.quarantine import held_store
 from shardmerge.worker.target.records import subtask_record
@@ -47,6 +48,14 @@ def forget_task(
         subtask_record.forget_task(session, meta, task, epoch)
         failpoints.hit("forget_task.removed")
     return answer
+
+
+def mixed_rows(session: Session, subtask: config_pb2.SubTaskConfig) -> pb.WorkerForgetTaskResponse:
+    """Whether the rows of the subtask's source could be removed alone. Raises ``pymysql.MySQLError``."""
+    found = read_mixed_rows(session, subtask) if _has_records(session, subtask.meta_schema) else None
+    return pb.WorkerForgetTaskResponse(
+        mixed_rows="" if found is None else found.why, mixed_targets="" if found is None else found.targets
+    )
 
 
 def _has_records(session: Session, meta: str) -> bool:

@@ -8,9 +8,11 @@ import pymysql
 from pymysql.constants import ER
 
 from shardmerge.proto import config_pb2, errors, worker_pb2
+from shardmerge.proto.errors import ShardmergeError
 from shardmerge.worker.core.mysql.connection import Endpoint, Session
 from shardmerge.worker.core.mysql.server_errors import errno_of
 from shardmerge.worker.core.position import SourcePosition
+from shardmerge.worker.daemon.mixed_rows import with_checked_way_out
 from shardmerge.worker.relay.position_order import lowest_position
 from shardmerge.worker.relay.relay import Relay
 from shardmerge.worker.snapshot.watermark_gtids import needs_file_watermark
@@ -30,6 +32,16 @@ def check_switch(
     shardmerge.worker.relay.fetch.server_change.prove raises, and coded errors of the target.
     """
     subtasks = tuple(subtasks)
+    try:
+        return _checked(relay, source, subtasks)
+    except ShardmergeError as error:
+        concerned = [one for one in subtasks if error.values.get("task") in (None, one.task)]
+        raise with_checked_way_out(error, concerned) from error
+
+
+def _checked(
+    relay: Relay, source: config_pb2.SourceConfig, subtasks: tuple[config_pb2.SubTaskConfig, ...]
+) -> worker_pb2.CheckSwitchResponse:
     lowest: SourcePosition | None = None
     if not relay.relay_id:
         found = [place for one in subtasks for place in _places(one)]

@@ -14,7 +14,16 @@ from shardmerge.proto import diagnose_pb2 as pb
 from shardmerge.proto.errors import ShardmergeError
 from shardmerge.proto.log import get_logger
 from shardmerge.proto.rpc.coded_errors import error_to_proto
-from shardmerge.worker.core.mysql.connection import Endpoint, Session, Side, ask, coded_errors, connect
+from shardmerge.worker.core.mysql.connection import (
+    Endpoint,
+    Session,
+    Side,
+    ask,
+    coded_errors,
+    connect,
+    dialect_of,
+    text_of,
+)
 from shardmerge.worker.core.mysql.lock_waits import (
     NO_SESSION,
     LockWait,
@@ -24,7 +33,9 @@ from shardmerge.worker.core.mysql.lock_waits import (
     row_locks_visible,
 )
 from shardmerge.worker.core.mysql.server_errors import ErrorKind, errno_of, kind_of
+from shardmerge.worker.daemon.diagnosis.statement_scans import read_scans
 from shardmerge.worker.daemon.diagnosis.statement_text import without_values
+from shardmerge.worker.verify.precheck.source.grants import Grants
 
 log = get_logger()
 
@@ -39,8 +50,14 @@ _STATEMENT_CHARACTERS = 200
 _AGAIN_SECONDS = 0.2
 """MariaDB and MySQL 5.7 answer a query of their lock waits from a copy for 0.1 s."""
 
-_HIDDEN_LOCKS = "who holds row locks (the account needs PROCESS, at MySQL 8 SELECT on performance_schema)"
-_HIDDEN_HOLDERS = "the sessions of other accounts (the account needs PROCESS)"
+_HIDDEN_LOCKS = (
+    "who holds row locks (the account lacks the privilege PROCESS, or, at MySQL 8, SELECT on performance_schema)"
+)
+_HIDDEN_HOLDERS = "the sessions of other accounts (the account lacks the privilege PROCESS)"
+_SCAN_LOOKS = 5
+"""A statement that has just begun has read little: the sessions are looked at so often, some time apart."""
+
+_SCAN_SECONDS = 0.1
 
 
 class TargetLooker:
@@ -68,6 +85,7 @@ class Looking:
         self._lock = threading.Lock()
         self._found = pb.TargetLook()
         self._over = threading.Event()
+        self._grants: tuple[str, ...] = ()
         threading.Thread(target=self._run, name="target-look", daemon=True).start()
 
     def result(self, seconds: float) -> pb.TargetLook:
@@ -110,6 +128,8 @@ class Looking:
         are_visible = row_locks_visible(session)
         with self._lock:
             self._found.hidden = "" if are_visible else _HIDDEN_LOCKS
+        self._grants = _grants(session)
+        self._find_scans(session, [*lanes, *(each.connection for each in statements if not each.is_ddl)])
         until = time.monotonic() + _LOOK_SECONDS
         looked = 0
         for lane, connection in self._lanes.items():
@@ -131,8 +151,30 @@ class Looking:
                     self._found.running.append(running)
         left = len(self._lanes) - looked
         with self._lock:
+            if self._found.hidden:
+                self._found.grants.extend(self._grants)
             if left and not self._found.hidden:
                 self._found.hidden = f"what {left} more lane(s) wait for: those that wait longest are looked at first"
+
+    def _find_scans(self, session: Session, connections: Sequence[int]) -> None:
+        for look in range(_SCAN_LOOKS):
+            if look:
+                time.sleep(_SCAN_SECONDS)
+            scans = read_scans(session, connections, self._tables)
+            if scans:
+                break
+        else:
+            return
+        with self._lock:
+            for scan in scans:
+                self._found.scans.add(
+                    connection=scan.connection,
+                    table=scan.table,
+                    read_rows=scan.read,
+                    most_keys=scan.most_keys,
+                    changed_rows=scan.changed,
+                    statement=without_values(scan.statement)[:_STATEMENT_CHARACTERS],
+                )
 
     def _look_at(self, session: Session, connection: int, about: pb.TargetWait) -> bool:
         """Whether the connection waits for a lock. ``about``: whose wait it is."""
@@ -155,6 +197,16 @@ class Looking:
         """What the connection waits for, None: for no lock; and whether the account sees all of its holders."""
         wait = read_lock_wait(session, connection, self._tables)
         return (None, True) if wait is None else _message(session, wait)
+
+
+def _grants(session: Session) -> tuple[str, ...]:
+    """The statements that let the account see what the look may not."""
+    dialect = dialect_of(session)
+    account = Grants(text_of(ask(session, "SELECT CURRENT_USER()")[0][0]), ())
+    of_schema = (
+        () if dialect.is_mariadb or dialect.is_tidb else (account.statement(("SELECT",), "performance_schema.*"),)
+    )
+    return (account.statement(("PROCESS",), "*.*"), *of_schema)
 
 
 def _message(session: Session, wait: LockWait) -> tuple[pb.TargetWait, bool]:

@@ -10,9 +10,10 @@ from shardmerge.proto import config_pb2, errors
 from shardmerge.proto.errors import ShardmergeError
 from shardmerge.worker.core.mysql.connection import Session, dialect_of
 from shardmerge.worker.core.stop_signal import StopSignal
+from shardmerge.worker.daemon.mixed_rows import with_checked_way_out
 from shardmerge.worker.daemon.subtask.phases.begin import begin
 from shardmerge.worker.daemon.subtask.phases.finish import finished_outcome, read_stop_search
-from shardmerge.worker.daemon.subtask.phases.remove_earlier_rows import of_these_rows, remove_earlier_rows
+from shardmerge.worker.daemon.subtask.phases.remove_earlier_rows import remove_earlier_rows
 from shardmerge.worker.daemon.subtask.phases.replicate_phase import replicate
 from shardmerge.worker.daemon.subtask.phases.snapshot_phase import copy
 from shardmerge.worker.daemon.subtask.run_config import with_target_facts
@@ -54,7 +55,7 @@ class SubTaskRun:
             # What finds an error in a row or in the relay log does not know the task, which the way out names.
             config = self._resources.config
             error = outcome.error.completed(task=config.task, source=config.source_id)
-            return Failed(of_these_rows(error, self._resources))
+            return Failed(with_checked_way_out(error, (config,)))
         return outcome
 
     def _run(self, stop: StopSignal) -> Outcome:

@@ -40,12 +40,19 @@ def test_a_lock_and_how_its_tables_stand() -> None:
 
 def test_a_conflict_names_both_statements_and_the_ways_out() -> None:
     error = errors.ddl.LOCK_CONFLICT(
-        lock="L", tables="s2 `d`.`c`", source="s2", position="p", other="ALTER B", owner="s1", statement="ALTER A"
+        task="merge",
+        lock="L",
+        tables="s2 `d`.`c`",
+        source="s2",
+        position="p",
+        other="ALTER B",
+        owner="s1",
+        statement="ALTER A",
     )
     lock = _lock(conflict=error_to_proto(error), forced=True)
     text = " ".join(draw(lock_table.locks(pb.ShowDDLLocksResponse(locks=[lock])), width=200).split())
     assert "gathering, forced" in text
-    statements, ways_out = ("ALTER A", "ALTER B"), ("what to do:", "unlock 'L'", "stop-task <task> -s s2")
+    statements, ways_out = ("ALTER A", "ALTER B"), ("what to do:", "unlock 'L'", "stop-task merge -s s2")
     for part in ("[50101 ddl-lock-conflict]", *statements, *ways_out):
         assert part in text
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from shardmerge.ctl.render.progress import RateMemory, Until, is_reached, read, unreachable_goal
+from shardmerge.ctl.render.progress import RateMemory, Until, is_reached, problems, read, unreachable_goal
 from shardmerge.proto import common_pb2
 from shardmerge.proto import master_pb2 as pb
 from shardmerge.proto.worker_pb2 import SubTaskStatus
@@ -73,6 +73,13 @@ def test_waiting_in_vain_is_for_errors_without_retries() -> None:
         "task merge on source mysql-02 will not become synced: it is Paused by error 40001 key-collision: row collides"
     )
     assert report.workaround == "keep the shards' keys apart"
+
+
+def test_a_conflict_of_a_sharding_ddl_is_shown_once() -> None:
+    waiting = canned.subtask(canned.syncing(synced=False))
+    waiting.sync.unresolved_groups.add().conflict.CopyFrom(canned.detail(50101, message="two statements"))
+    [problem] = problems(canned.status(waiting, waiting, BEHIND))
+    assert (problem.where, problem.report.code, problem.report.message) == ("task merge", 50101, "two statements")
 
 
 def test_rates_grow_with_the_counter() -> None:

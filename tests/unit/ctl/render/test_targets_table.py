@@ -34,6 +34,7 @@ def test_equal_tables_are_one_line() -> None:
     lines = _lines(answer)
     text = "\n".join(lines)
     assert text.count("CREATE TABLE x") == 1
+    assert "`m`.`t` does not exist: if source one is the first, it is created as" in text
     assert "  one: 1024 shard tables (s.t_1, s.t_2 and 1022 more): equal definitions" in lines
     assert "  two: 1024 shard tables (s.t_1, s.t_2 and 1022 more): equal definitions" in lines
     assert "    only here: `a` int" in lines

@@ -107,9 +107,11 @@ def test_what_is_waited_for() -> None:
     said = waiting_for(SITUATION, LOCK)
     assert "source(s) s4 have reported" in said
     assert "s2 `d`.`c` reach the statement" in said
-    assert "s3 `d`.`e` are no longer parked" in said
+    assert "s3 `d`.`e` no longer wait at another statement" in said
     assert "s1" not in said
-    assert waiting_for(SITUATION, replace(LOCK, stage=Stage.EXECUTING)) == "source s1 has run the statement"
+    assert waiting_for(SITUATION, replace(LOCK, stage=Stage.EXECUTING)) == (
+        "source s1 has run the statement at the target"
+    )
     assert waiting_for(SITUATION, replace(LOCK, stage=Stage.RELEASED)) == "shard table(s) s1 `d`.`a` have continued"
     many = Situation({"s": Report(tuple(replace(MISSING, table=str(n)) for n in range(7))), "s1": REPORTS["s1"]}, LOCK)
     assert waiting_for(many, LOCK).endswith("`d`.`4` and 2 more reach the statement")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from shardmerge.master.ddl_lock.records import Target, to_record
+from shardmerge.master.ddl_lock.report import conflicts_in
 from shardmerge.master.ddl_lock.situation import Lock
 from shardmerge.master.ddl_lock.source_waits import add_waits, waits_of
 from shardmerge.master.state import State
@@ -35,7 +36,7 @@ def _target(target: Target, *tables: state_pb2.ShardTable) -> state_pb2.ShardTar
 
 def _status(read: State) -> worker_pb2.SubTaskStatus:
     status = worker_pb2.SubTaskStatus(name="t", sync=worker_pb2.SyncStatus(synced=False))
-    add_waits(status, waits_of("t", "s1", read))
+    add_waits(status, waits_of("t", "s1", read), conflicts_in(read))
     return status
 
 
@@ -59,6 +60,21 @@ def test_tables_that_wait_are_named_with_their_lock() -> None:
     assert list(group.unsynced) == ["`d`.`e`", "`d`.`c`"]
 
 
+def test_a_conflict_is_named_with_its_tables_its_lock_and_the_way_out() -> None:
+    orders = _target(ORDERS, _table("a", "S0", "ALTER A", 900.0), _table("e", "S0", "ALTER B", 950.0))
+    lines = _target(LINES, _table("x", "S0", "ALTER A", 990.0), _table("y", "S0"))
+    read = _state(orders, lines, locks=(to_record(ORDERS, LOCK), to_record(LINES, LOCK)))
+    [conflict] = conflicts_in(read).values()
+    assert (conflict.target, conflict.first.table, conflict.since) == (ORDERS, "e", 1000.0)
+    status = _status(read)
+    with_conflict, without = status.sync.unresolved_groups
+    assert (with_conflict.conflict.code, without.HasField("conflict")) == (50101, False)
+    for part in ("task t:", "s1 `d`.`e`", "ALTER A", "ALTER B", "at e of source s1", ORDERS.lock_id):
+        assert part in with_conflict.conflict.message
+    for way_out in (f"`dmctl shard-ddl-lock unlock '{ORDERS.lock_id}'`", "`dmctl stop-task t -s s1`"):
+        assert way_out in with_conflict.conflict.workaround
+
+
 def test_the_oldest_wait_comes_first_and_a_lock_may_not_be_open_yet() -> None:
     orders = _target(ORDERS, _table("a", "S0", "ALTER A", 900.0), _table("b", "S0"))
     lines = _target(LINES, _table("x", "S0", "ALTER X", 800.0))
@@ -74,5 +90,5 @@ def test_nothing_is_shown_while_nothing_waits() -> None:
     assert _status(_state(_target(ORDERS, _table("a", "S0")))) == before
     assert _status(state()) == before
     load = worker_pb2.SubTaskStatus(name="t", load=worker_pb2.LoadStatus())
-    add_waits(load, waits_of("t", "s1", _state(_target(ORDERS, _table("a", "S0", "ALTER A", 1.0)))))
+    add_waits(load, waits_of("t", "s1", _state(_target(ORDERS, _table("a", "S0", "ALTER A", 1.0)))), {})
     assert load == worker_pb2.SubTaskStatus(name="t", load=worker_pb2.LoadStatus())

@@ -220,7 +220,8 @@ def test_a_ddl_lock_names_the_missing_tables_and_the_commands() -> None:
     assert found.sources == ("mysql-02",)
     assert found.names["missing"] == "mysql-02 `shop_01`.`orders`"
     assert found.names["lock"] == "orders-`shop`.`orders`"
-    assert "has waited 10m" in found.text and "reach the statement" in found.text
+    assert "for 10m by now" in found.text and "reach the statement" in found.text
+    assert "all shard tables of `shop`.`orders`" in found.text
     assert found.actions[0].startswith("`dmctl shard-ddl-lock orders`")
     assert "`dmctl shard-ddl-lock unlock 'orders-`shop`.`orders`'`" in found.actions[2]
     assert found.figures["missing_tables"] == 1
@@ -237,7 +238,32 @@ def test_the_id_of_a_lock_is_quoted_for_a_shell() -> None:
 def test_a_conflict_has_its_way_out() -> None:
     error = ErrorDetail(code=50101, name="ddl-lock-conflict", message="m", workaround="decide")
     lock = _lock(("mysql-01", "orders", "ready"), ("mysql-02", "orders", "conflicting"), conflict=error)
-    assert "decide" in one("ddl-lock", locks=[lock]).actions
+    found = one("ddl-lock", locks=[lock])
+    assert "decide" in found.actions
+    assert found.text.startswith("[50101 ddl-lock-conflict] m. This has lasted for 10m")
+
+
+def test_a_statement_that_scans_is_named_before_the_time_of_the_target() -> None:
+    scan = pb.TargetScan(connection=7, table="`shop`.`orders`", read_rows=1_200_000, most_keys=3, statement="UPDATE x")
+    ended = pb.TargetScan(connection=8, table="`shop`.`orders`", read_rows=90_000, changed_rows=2, statement="DELETE x")
+    lanes = (lane(0, {"target": 1.0}, changes=9, transactions=3, commit=1.0, connection=7), lane(1, {"target": 1.0}))
+    shown = view(*lanes, target=looked(scans=[scan, ended]))
+    assert ids(shown)[:3] == ["statement-scans", "statement-scans", "target-slow"]
+    first, second = findings(shown)[:2]
+    assert first.sources == (shown.source,) and not second.sources
+    for part in ("lane 0 of source mysql-01", "1,200,000 rows of `shop`.`orders`", "3 key(s) at most", "UPDATE x"):
+        assert part in first.text
+    assert "A statement of the task has read 90,000 rows" in second.text and "changed 2" in second.text
+    assert second.figures == {"read_rows": 90_000, "changed_rows": 2}
+    # Two workers see the same session.
+    other = view(target=looked(scans=[ended]), source="mysql-02")
+    assert ids(shown, other).count("statement-scans") == 2
+
+
+def test_what_is_hidden_is_shown_with_the_statement_that_allows_it() -> None:
+    look = looked(hidden="who holds row locks", grants=["GRANT PROCESS ON *.* TO 'dm'@'%';"])
+    [fact] = unknown_facts([view(lane(0, {"target": 1.0}), target=look)])
+    assert "`GRANT PROCESS ON *.* TO 'dm'@'%';` Only `dmctl why` uses that" in fact
 
 
 def test_a_source_that_has_not_reported_its_tables() -> None:

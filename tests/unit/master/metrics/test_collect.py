@@ -101,6 +101,31 @@ def test_locks_of_sharding_ddls() -> None:
     assert found.one("dm_subtasks", task="t", expected="running") == 2
 
 
+def test_conflicts_of_sharding_ddls() -> None:
+    def shards(table: str, since: float, form: str = "other") -> pb.ShardRecord:
+        parked = pb.ParkedAt(statement="ALTER", form=form, after="S2", since=since)
+        orders = pb.ShardTarget(schema="d", table="x")
+        orders.tables.add(schema="shop", table=table, structure="S0").parked.CopyFrom(parked)
+        return pb.ShardRecord(targets=[orders])
+
+    def lock(table: str) -> pb.LockRecord:
+        return pb.LockRecord(task="t", target_schema="d", target_table=table, generation="g", owner="s1", form="first",
+                             before="S0", after="S1", since=_NOW - 90, stage=pb.LockRecord.STAGE_GATHERING)  # fmt: skip
+
+    found = _found(
+        state(
+            bindings={"s1": "", "s2": "", "s3": ""},
+            subtasks=(_subtask("t", "s1"), _subtask("t", "s2"), _subtask("t", "s3"), _subtask("other", "s1")),
+            shards={("t", "s1"): shards("a", 5, "first"), ("t", "s2"): shards("b", 9), ("t", "s3"): shards("c", 7)},
+            locks=(lock("x"), lock("y")),
+        )
+    )
+    assert found.one("dm_ddl_lock_conflicts", task="t") == 1
+    assert found.one("dm_ddl_lock_conflicts", task="other") == 0
+    [oldest] = found.of("dm_ddl_lock_conflict_oldest")
+    assert oldest.labels == {"task": "t", "lock": "t-`d`.`x`", "source_id": "s3", "table": "`shop`.`c`"}
+
+
 def test_counters_of_the_leader() -> None:
     counts = LeaderCounts()
     counts.leads()

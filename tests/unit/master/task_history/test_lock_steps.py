@@ -59,7 +59,14 @@ def test_waiting_is_no_event() -> None:
 
 def test_a_conflict_has_its_error() -> None:
     error = errors.ddl.LOCK_CONFLICT(
-        lock="L", tables="s2 `d`.`c`", source="s2", position="p", other="ALTER B", owner="s1", statement="ALTER A"
+        task="merge",
+        lock="L",
+        tables="s2 `d`.`c`",
+        source="s2",
+        position="p",
+        other="ALTER B",
+        owner="s1",
+        statement="ALTER A",
     )
     event = conflict_event(_TARGET, _LOCK, error, 9.0)
     assert (event.code, event.name, event.message, event.task) == (

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 
+from shardmerge.master.workers.client import Workers
 from shardmerge.master.workers.wait import (
     Failed,
     Goal,
     Judgement,
     NotYet,
     Reached,
+    Waiter,
     judge_released,
     judge_source,
     judge_subtask,
@@ -18,6 +22,7 @@ from shardmerge.proto import common_pb2, errors
 from shardmerge.proto import worker_pb2 as pb
 from shardmerge.proto.common_pb2 import Stage
 from shardmerge.proto.rpc.coded_errors import error_to_proto
+from tests.unit.master.records import state
 
 ERROR = error_to_proto(errors.master.SOURCE_UNBOUND(source="s"))
 
@@ -69,3 +74,18 @@ def test_source_is_taken_up_when_the_worker_names_it_and_its_relay_runs() -> Non
     assert judge_source("s", 10, status) == Failed(ERROR)
     assert isinstance(judge_released("s", 10, status), NotYet)
     assert judge_released("other", 10, status) == Reached()
+
+
+def test_an_answer_about_a_source_names_no_task_and_no_worker_that_it_has_not() -> None:
+    """60305: the message was "worker  has not reported stage Running for task "."""
+    clients = Workers()
+    try:
+        waiter = Waiter(lambda: state(bindings={"s": ""}), clients, 0.0, threading.Event())
+        [result] = waiter.wait_bound(["s"], 1)
+    finally:
+        clients.close()
+    assert result.error.code == errors.master.STAGE_NOT_REACHED.code
+    assert result.msg.endswith(
+        "source s: a worker has not reported that it reads the source within 0 s (last seen: bound to no live worker)"
+    )
+    assert "`dmctl query-status -s s`" in result.error.workaround

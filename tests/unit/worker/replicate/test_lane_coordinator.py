@@ -5,12 +5,13 @@ from __future__ import annotations
 import threading
 import time
 
-from shardmerge.proto import common_pb2, relay_pb2
+from shardmerge.proto import common_pb2, errors, relay_pb2
+from shardmerge.proto.rpc.coded_errors import error_to_proto
 from shardmerge.worker.core.position import RelayOffset, SourcePosition
 from shardmerge.worker.core.stop_signal import StopSignal
 from shardmerge.worker.relay.model import Statement
 from shardmerge.worker.replicate.alignment import AlignmentPoint
-from shardmerge.worker.replicate.lane_coordinator import LaneCoordinator
+from shardmerge.worker.replicate.lane_coordinator import LaneCoordinator, LaneGone
 
 
 def statement(byte: int) -> Statement:
@@ -49,6 +50,32 @@ def test_a_lane_that_does_not_exist_is_stopped_and_ends_nothing() -> None:
     failed = relay_pb2.LaneReport(who=relay_pb2.TaskIdentity(index=2), failed=common_pb2.ErrorDetail(code=1))
     assert made.report(failed)
     assert made.event is None and not made.stop.is_set
+
+
+def test_what_a_lane_reports_as_the_reason_of_its_end_is_the_error() -> None:
+    """Another lane, whose stream ends because of that, is later."""
+    made = board()
+    cause = errors.relay.ACCESS_DENIED(source="s", host="h", port=1, user="u", reason="r", errno=1045)
+    failed = relay_pb2.LaneReport(who=relay_pb2.TaskIdentity(index=0), failed=error_to_proto(cause))
+    assert made.report(failed)
+    made.lane_gone(1)
+    assert isinstance(made.event, LaneGone)
+    assert (made.event.error.spec, made.event.error.workaround) == (errors.relay.ACCESS_DENIED, cause.workaround)
+
+
+def test_a_lane_that_is_lost_names_what_it_retried() -> None:
+    made = board()
+    busy = errors.replicate.TARGET_BUSY(host="h", port=1, reason="too many connections", errno=1040)
+    made.report(relay_pb2.LaneReport(who=relay_pb2.TaskIdentity(index=1), retrying=error_to_proto(busy)))
+    made.lane_gone(1)
+    assert isinstance(made.event, LaneGone)
+    assert made.event.error.spec is errors.worker.LANE_STOPPED
+    for part in ("its connection to the worker has ended", str(busy), busy.workaround):
+        assert part in made.event.error.message
+    other = board()
+    other.lane_gone(0, errors.worker.STREAM_LOST(lane=0, address="h:1", reason="r"))
+    assert isinstance(other.event, LaneGone)
+    assert other.event.error.spec is errors.worker.LANE_STOPPED
 
 
 def test_a_lane_that_counts_from_0_again_has_no_negative_rate() -> None:

@@ -6,8 +6,6 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 
 from shardmerge.proto import config_pb2, errors, failpoints
-from shardmerge.proto.errors import ShardmergeError
-from shardmerge.proto.listed_names import listed
 from shardmerge.proto.log import get_logger
 from shardmerge.worker.core.mysql.connection import (
     Session,
@@ -34,7 +32,6 @@ from shardmerge.worker.target.tables.target_table import find_target
 log = get_logger()
 
 _DELETE_ROWS = 10_000
-_MOST_NAMED = 10
 
 
 def remove_earlier_rows(
@@ -78,25 +75,6 @@ def remove_earlier_rows(
             if at is not None and not _delete(resources, target, at, one.rows, epoch, stop):
                 return False
     return True
-
-
-def of_these_rows(error: ShardmergeError, resources: RunResources) -> ShardmergeError:
-    """The error with a way out that this task can go: an error whose way out copies one source again, where the rows of
-    the source cannot be removed alone. Unchanged if the target does not answer."""
-    if not error.spec.copies_one_source:
-        return error
-    try:
-        with resources.at_target() as target:
-            members = read_target_members(target, *resources.who)
-            others = (*members.same_task, *members.other_tasks)
-            kept = earlier_rows(members.own.values(), others, Rules.from_config(resources.config)).unremovable
-    except ShardmergeError as why:
-        log.warning("cannot look whose rows are at the target", error=str(why), task=resources.config.task)
-        return error
-    if not kept:
-        return error
-    targets = listed(sorted({f"{one.plan.target_schema}.{one.plan.target_table}" for one in kept}), _MOST_NAMED)
-    return error.of_mixed_rows(resources.config.task, resources.source_id, kept[0].why, targets)
 
 
 def _check_that_copy_can_begin(resources: RunResources, stop: StopSignal) -> None:

@@ -130,3 +130,16 @@ def test_the_same_finding_at_sixteen_sources_is_one() -> None:
     assert "and 8 more: --all" in text and "mysql-16" in text, "the sources that lag most are in the table"
     assert len(text.splitlines()) <= 24
     assert "18. target-slow  mysql-16  It uses mysql-16." in draw(findings.screen(answer, all_findings=True), width=120)
+
+
+def test_the_terms_that_a_screen_uses_are_explained() -> None:
+    found = _finding("target-slow", 60, "mysql-01", text="Lane 0 waits for the relay log.", action="Ask.")
+    shown = draw(findings.screen(pb.DiagnoseResponse(result=True, findings=[found], uses=[_use()])), width=200)
+    words = [line.strip() for line in shown.partition("Words")[2].splitlines()]
+    assert "lane: one of the parallel writers of a task at one source; a row is always written by the same" in words
+    assert any(line.startswith("relay log: the copy of the source's binlog") for line in words)
+    assert not any(line.startswith(("relay:", "chunk:", "quarantine:")) for line in words)
+    [times] = [line for line in words if line.startswith("time of lanes and readers: ")]
+    assert "target: transactions at the target" in times and "barrier" not in times
+    plain = _finding("paused", 60, "mysql-01", text="An operator has paused it.", action="`dmctl resume-task merge`")
+    assert "Words" not in draw(findings.screen(pb.DiagnoseResponse(result=True, findings=[plain])), width=200)

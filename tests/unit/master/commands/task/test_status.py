@@ -40,6 +40,11 @@ def test_the_worst_of_all_sources_is_reported() -> None:
     broken_relay = _answer(common_pb2.STAGE_RUNNING)
     broken_relay.source_status.relay_status.result.CopyFrom(ERROR)
     assert task_status("t", [broken_relay]).startswith("Error - Some error occurred in relay")
+    conflict = _answer(common_pb2.STAGE_RUNNING)
+    group = conflict.sub_task_status[1].sync.unresolved_groups.add()
+    assert task_status("t", [conflict]) == "Running"
+    group.conflict.CopyFrom(ERROR)
+    assert task_status("t", [running, conflict]).startswith("Error - Some error occurred in subtask")
 
 
 def test_members_are_free_bound_starting_or_offline() -> None:

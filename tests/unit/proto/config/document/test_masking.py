@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from typing import cast
 
 import pytest
 from hypothesis import given
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 from ruamel.yaml import YAML
 
 from shardmerge.proto.config.daemon.daemon_file import parse_master, parse_worker, shown
-from shardmerge.proto.config.document.masking import holds_secrets, masked
+from shardmerge.proto.config.document.masking import holds_secrets, masked, with_password
 from shardmerge.proto.config.secrets.key_file import default_key_path
 from shardmerge.proto.config.task.task_file import parse_task
 from tests.unit.proto.config import samples
@@ -94,3 +95,21 @@ def test_an_encrypted_password_is_masked_and_is_no_plain_text() -> None:
     assert not holds_secrets(text)
     assert "enc:v1" not in masked(text)
     assert holds_secrets(samples.SOURCE)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ('from: {host: h, password: "${DM_X}"} # why\n', 'from: {host: h, password: "a\\"b"} # why\n'),
+        ("from: {host: h}\n", 'from: {password: "a\\"b", host: h}\n'),
+        ("from:\n  host: h\nfilters: []\n", 'from:\n  password: "a\\"b"\n  host: h\nfilters: []\n'),
+        ("from:\n  # of the server\n  host: h\n", 'from:\n  # of the server\n  password: "a\\"b"\n  host: h\n'),
+        ("from:\n  host: h\n  password: enc:v1:x\n", 'from:\n  host: h\n  password: "a\\"b"\n'),
+        ("from: &s\n  host: h\n", 'from: &s\n  password: "a\\"b"\n  host: h\n'),
+        ("source-id: x\n", "source-id: x\n"),
+    ],
+)
+def test_a_password_that_was_asked_for_replaces_that_of_the_file(text: str, expected: str) -> None:
+    assert with_password(text, 'a"b') == expected
+    loaded = cast("dict[str, object]", YAML(typ="safe", pure=True).load(expected))
+    assert loaded.get("from") in (None, {"host": "h", "password": 'a"b'})
