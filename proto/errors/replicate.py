@@ -563,3 +563,14 @@ TARGET_WITHOUT_RECORDS = _define(
     "`dmctl resume-task {task} -s {source}`. If the target was restored or replaced, restore {schema} with its tables "
     "at the same moment. To begin on the new server instead: `dmctl stop-task {task} -s {source}`, then start-task.",
 )
+RECORDS_LOST = _define(
+    40114,
+    "target-records-lost",
+    scope=Scope.TARGET,
+    message="task {task}, source {source}: the task has begun, and records of it are missing in {schema} at "
+    "{host}:{port}: {missing}",
+    workaround="Nothing was written since they are missing, and the history is not copied a second time. If {schema} "
+    "was renamed, rename it back, then `dmctl resume-task {task}`. Else, with a backup of {schema} and the merged "
+    "tables of one moment: `dmctl stop-task {task}`, restore both, `dmctl start-task <file>`. Without one: `dmctl "
+    "stop-task {task}`, empty the merged tables of the task, `dmctl start-task <file> --remove-meta`, without -s.",
+)

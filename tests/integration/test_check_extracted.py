@@ -19,7 +19,6 @@ from shardmerge.worker.core.table_plan import ColumnPlan, Constant, ExtractInKey
 from shardmerge.worker.ddl.execute.added_keys import TargetKeys, with_extracted_columns
 from shardmerge.worker.ddl.execute.remove_rows import parts_of
 from shardmerge.worker.ddl.sql.column_definition import parse_column
-from shardmerge.worker.snapshot.chunk_store import SnapshotStore
 from shardmerge.worker.target.records.schema import ensure_meta
 from shardmerge.worker.target.tables.extracted_keys import UniqueKey
 from shardmerge.worker.verify.precheck import CheckRequest, check_subtask
@@ -158,7 +157,6 @@ def test_a_task_that_has_begun_keeps_its_keys(ends: Ends, source: str) -> None:
     )
     with closing(connect(Endpoint("127.0.0.1", ends.target.port, "root"), Side.TARGET, name="target")) as session:
         ensure_meta(session, "dm_meta")
-        SnapshotStore("dm_meta", "merge", source, 1).ensure(session)
     record = f"INSERT INTO dm_meta.snapshot_table VALUES ('merge', '{source}', 0, 'shard_1', 't_1', 'merged', 't')"
     assert _with(ends.found(_RECORDED)) == (12101, True)
     ends.target.execute(record)

@@ -12,7 +12,6 @@ from shardmerge.proto import config_pb2 as config
 from shardmerge.proto import worker_pb2 as pb
 from shardmerge.worker.core.mysql.connection import Endpoint, ServerInfo, Session, Side, connect, server_info
 from shardmerge.worker.core.mysql.target_dialect import parse_dialect
-from shardmerge.worker.snapshot.chunk_store import SnapshotStore
 from shardmerge.worker.target.records.schema import ensure_meta
 from shardmerge.worker.verify.precheck import (
     CheckRequest,
@@ -248,7 +247,6 @@ def _record(ends: Ends, source: str) -> None:
     session = connect(endpoint, Side.TARGET, name="target")
     try:
         ensure_meta(session, "dm_meta")
-        SnapshotStore("dm_meta", "merge", source, 1).ensure(session)
         with session.cursor() as cursor:
             cursor.execute(
                 "INSERT INTO dm_meta.snapshot_table VALUES ('merge', %s, 0, 'shard_1', 't_1', 'merged', 't')", (source,)

@@ -62,7 +62,6 @@ def test_what_a_task_may_be_at(session: Session) -> None:
     assert [busy_with(session, one) for one in (subtask, placed, by_time)] == [""] * 3
     assert "ends in bin.000009" in busy_with(session, ending)
     store = SnapshotStore(*WHO, 1)
-    store.ensure(session)
     for number, pos in ((0, 10), (1, 20), (2, 20)):
         loaded = f"1, 1, 1, 1, 'bin.000001', {pos}, '', 'one', 'log', 1, {pos}"
         _run(session, f"INSERT INTO dm_meta.snapshot_chunk VALUES ('t', 's', 5, {number}, '[]', '[]', {loaded})")

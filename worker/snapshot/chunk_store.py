@@ -33,7 +33,6 @@ from shardmerge.worker.snapshot.handover import Handover, build_handover
 from shardmerge.worker.snapshot.watermark_gtids import missing_gtid_sets, write_gtid_sets
 from shardmerge.worker.target.records.ddl_progress import StatementPlace
 from shardmerge.worker.target.records.history import interrupted_copies, passed_watermarks
-from shardmerge.worker.target.records.schema import SNAPSHOT_TABLES
 
 if TYPE_CHECKING:
     from shardmerge.worker.relay.relay import Relay
@@ -73,12 +72,6 @@ class SnapshotStore:
         self._table = f"{quote_name(schema)}.`snapshot_table`"
         self._subtask = (task, source)
         self._key = (schema, task, source)
-
-    def ensure(self, session: Session) -> None:
-        """Create the tables that are missing."""
-        with session.cursor() as cursor:
-            for statement in SNAPSHOT_TABLES:
-                cursor.execute(statement.format(schema=quote_name(self.schema)))
 
     def fence(self, session: Session) -> None:
         """Keep the epoch from changing until the transaction ends. Raises FENCED."""

@@ -252,7 +252,6 @@ class SnapshotUnit:
         with self._source_session(stop) as source:
             self._check_structures(source, watch)
         with self._target_session(stop) as target:
-            self._store.ensure(target)
             self._store.begin(target, self._plans)
             stored = self._read_chunks(target)
             if self._context.config.chunk_divisor > 1:

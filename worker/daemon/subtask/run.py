@@ -6,6 +6,8 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
 
+from pymysql.constants import ER
+
 from shardmerge.proto import config_pb2, errors
 from shardmerge.proto.errors import ShardmergeError
 from shardmerge.worker.core.mysql.connection import Session, dialect_of
@@ -51,6 +53,8 @@ class SubTaskRun:
             outcome = self._run(stop)
         except ShardmergeError as error:
             outcome = Failed(error)
+        if isinstance(outcome, Failed) and _names_missing_table(outcome.error):
+            outcome = Failed(self._records_lost() or outcome.error)
         if isinstance(outcome, Failed):
             # What finds an error in a row or in the relay log does not know the task, which the way out names.
             config = self._resources.config
@@ -65,13 +69,7 @@ class SubTaskRun:
             target = resources.target(sessions)
             with resources.coded_target_errors():
                 config = with_target_facts(resources.config, dialect_of(target))
-                server = check_target_server(
-                    target,
-                    *resources.who,
-                    before=host.epochs.target_of(config.task, resources.source_id),
-                    host=config.target.host,
-                    port=config.target.port,
-                )
+                server = self._check_records(target)
             self._resources = resources = replace(resources, config=config)
             rules = Rules.from_config(config)
 
@@ -119,6 +117,34 @@ class SubTaskRun:
                     return Finished()
             if outcome is not None:
                 return outcome
+
+    def _check_records(self, target: Session) -> str:
+        """Return the target's server. Raises TARGET_WITHOUT_RECORDS, RECORDS_LOST, ETCD_UNAVAILABLE and
+        ``pymysql.MySQLError``."""
+        config, source = self._resources.config, self._resources.source_id
+        return check_target_server(
+            target,
+            *self._resources.who,
+            before=self._resources.host.epochs.target_of(config.task, source),
+            host=config.target.host,
+            port=config.target.port,
+            meta_token=self._meta_token,
+        )
+
+    def _records_lost(self) -> ShardmergeError | None:
+        """The error of records that were dropped during the run; None: they are there, or the target does not
+        answer."""
+        try:
+            with self._resources.at_target() as target:
+                self._check_records(target)
+        except ShardmergeError as error:
+            return error if error.spec is errors.replicate.RECORDS_LOST else None
+        return None
+
+
+def _names_missing_table(error: ShardmergeError) -> bool:
+    missing = {str(ER.NO_SUCH_TABLE), str(ER.BAD_DB_ERROR)}
+    return error.spec is errors.replicate.TARGET_STATEMENT and error.values.get("errno") in missing
 
 
 def _check_names(target: Session, resources: RunResources, rules: Rules, row: SubTaskRow) -> None:

@@ -422,7 +422,6 @@ def drop_joining(
     """Record that only ``left`` of ``joining`` joins (None: nothing). Raises ``pymysql.MySQLError`` and FENCED."""
     found = checkpoints.read_all(session, *who, Stream.JOIN) if left is None else ()
     store = SnapshotStore(*who, epoch)
-    store.ensure(session)
     dropped = joining.partitioning.shards - (left.partitioning.shards if left is not None else frozenset())
 
     def forget(session: Session) -> None:

@@ -7,6 +7,8 @@ name of the meta schema (``meta-schema`` of the task file, dm_meta by default).
 
 from __future__ import annotations
 
+import re
+
 from shardmerge.worker.core.mysql.connection import Session, quote_name
 from shardmerge.worker.core.stream import Stream
 
@@ -296,8 +298,7 @@ _ROWLESS_TABLE = """CREATE TABLE IF NOT EXISTS {schema}.`rowless_table` (
     PRIMARY KEY (`task`, `source`, `number`)
 ) DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin"""
 
-SNAPSHOT_TABLES = (_SNAPSHOT_TABLE, _SNAPSHOT_CHUNK)
-"""The tables that a snapshot creates when it begins (worker/snapshot/chunk_store.py)."""
+_COPY = (_SNAPSHOT_TABLE, _SNAPSHOT_CHUNK)
 
 _TABLES = (
     _SUBTASK,
@@ -322,6 +323,7 @@ _TABLES = (
     _SNAPSHOT_INTERRUPTED,
     _TARGET_RENAME,
     _ROWLESS_TABLE,
+    *_COPY,
 )
 
 OWNED_TABLES = (
@@ -350,9 +352,27 @@ OWNED_TABLES = (
 ``deferred_index``, which belongs to the target table."""
 
 
+_NAME = re.compile(r"\{schema\}\.`(\w+)`")
+
+_NOT_IN_EARLIER_VERSIONS = frozenset({"snapshot_interrupted", "target_rename", "rowless_table"})
+
+
 def ensure_meta(connection: Session, schema: str) -> None:
-    """Create the meta schema and its tables where they are missing, except the snapshot's. Safe to run concurrently."""
+    """Create the meta schema and its tables where they are missing. Safe to run concurrently."""
     with connection.cursor() as cursor:
         cursor.execute(f"CREATE DATABASE IF NOT EXISTS {quote_name(schema)}")
         for statement in _TABLES:
             cursor.execute(statement.format(schema=quote_name(schema)))
+
+
+def missing_tables(connection: Session, schema: str, *, copies: bool) -> list[str]:
+    """The names of tables that every version has made for a subtask that has begun, and that are not there.
+
+    ``copies``: the subtask copies tables. An earlier version made the tables of a copy for such a subtask only.
+    """
+    texts = [text for text in _TABLES if copies or text not in _COPY]
+    names = [name for text in texts for name in _NAME.findall(text) if name not in _NOT_IN_EARLIER_VERSIONS]
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT TABLE_NAME FROM information_schema.TABLES WHERE TABLE_SCHEMA = %s", (schema,))
+        there = {str(name) for (name,) in cursor.fetchall()}
+    return [name for name in names if name not in there]

@@ -115,6 +115,8 @@ def take_over(
     :func:`start_over`, every run finds ``starts_over``, also one without a token. Raises FENCED when other runs take
     over again and again, and what ``acquire`` raises.
     """
+    # Before the epoch: once etcd names this server as the one with the records, a missing row is one that was lost.
+    _create_row(connection, schema, task, source, meta_token)
     epoch = 0
     for _ in range(_TAKE_OVERS):
         found = _read_epoch(connection, schema, task, source)
@@ -135,6 +137,18 @@ def read_highest_epoch(connection: Session, schema: str, task: str) -> int:
     return int(found or 0)
 
 
+def _create_row(connection: Session, schema: str, task: str, source: str, meta_token: str) -> None:
+    """Create the row where it is missing, in a transaction of its own."""
+    with connection.cursor() as cursor:
+        cursor.execute("START TRANSACTION")
+        cursor.execute(
+            f"INSERT IGNORE INTO {quote_name(schema)}.`subtask` "
+            "VALUES (%s, %s, 0, 'new', %s, '', 0, '', '', '', '', '')",
+            (task, source, meta_token),
+        )
+        cursor.execute("COMMIT")
+
+
 def _read_epoch(connection: Session, schema: str, task: str, source: str) -> int:
     row = read_row(connection, schema, task, source)
     return 0 if row is None else row.epoch
@@ -149,13 +163,13 @@ def _raise_epoch(
     with connection.cursor() as cursor:
         cursor.execute("START TRANSACTION")
         cursor.execute(
-            f"INSERT IGNORE INTO {name}.`subtask` VALUES (%s, %s, 0, 'new', %s, '', 0, '', '', '', '', '')",
-            (*who, meta_token),
-        )
-        cursor.execute(
             f"SELECT `meta_token`, {_ROW} FROM {name}.`subtask` WHERE `task` = %s AND `source` = %s FOR UPDATE", who
         )
-        [(found_token, *recorded)] = cursor.fetchall()
+        locked = cursor.fetchone()
+        if locked is None:  # dropped since it was read
+            cursor.execute("ROLLBACK")
+            return None
+        (found_token, *recorded) = locked
         row = _row(recorded)
         if row.epoch != expected:
             cursor.execute("ROLLBACK")
@@ -163,7 +177,7 @@ def _raise_epoch(
         row = replace(row, epoch=epoch)
         found_token = str(found_token)
         begun = found_token.startswith(_REMOVING)
-        if begun or (meta_token and meta_token != found_token):
+        if _starts_over(found_token, meta_token):
             row = replace(row, starts_over=True, removal_begun=begun)
             cursor.execute(
                 f"UPDATE {name}.`subtask` SET `meta_token` = %s WHERE `task` = %s AND `source` = %s",
@@ -460,14 +474,29 @@ def _insert_table(
         )
 
 
-def exists(connection: Session, schema: str, task: str, source: str) -> bool:
-    """Whether the server has a row of the subtask; False also without the table and without the schema."""
+def find_row(connection: Session, schema: str, task: str, source: str) -> SubTaskRow | None:
+    """As :func:`read_row`; None also without the table and without the schema."""
     try:
-        return read_row(connection, schema, task, source) is not None
+        return read_row(connection, schema, task, source)
     except pymysql.MySQLError as error:
         if error.args[0] not in (ER.NO_SUCH_TABLE, ER.BAD_DB_ERROR):
             raise
-        return False
+        return None
+
+
+def is_start_over(connection: Session, schema: str, task: str, source: str, meta_token: str) -> bool:
+    """Whether a run with this token makes the subtask, which has a row, start over."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"SELECT `meta_token` FROM {quote_name(schema)}.`subtask` WHERE `task` = %s AND `source` = %s",
+            (task, source),
+        )
+        [(recorded,)] = cursor.fetchall()
+    return _starts_over(str(recorded), meta_token)
+
+
+def _starts_over(recorded: str, meta_token: str) -> bool:
+    return recorded.startswith(_REMOVING) or bool(meta_token and meta_token != recorded)
 
 
 def read_row(connection: Session, schema: str, task: str, source: str) -> SubTaskRow | None:
