@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable
 
 import pymysql
+from pymysql.constants import ER
 
 State = tuple[str, ...]
 """Lines: of the definition, of each column, of each row."""
@@ -40,18 +41,20 @@ def columns_of(cursor: pymysql.cursors.Cursor, schema: str, table: str) -> list[
 
 
 def state_of(cursor: pymysql.cursors.Cursor, schema: str, table: str, key: Iterable[str] = ()) -> State | None:
-    """Return the table's state; None if there is no such table. ``key``: columns that are not compared."""
+    """Return the table's state; None if there is no such table. ``key``: columns that are not compared; then generated
+    columns are not compared, either."""
     name, without = f"{quoted(schema)}.{quoted(table)}", frozenset(key)
     try:
         cursor.execute(f"SHOW CREATE TABLE {name}")
-    except pymysql.MySQLError:
-        return None
+    except pymysql.MySQLError as error:
+        return None if error.args[0] == ER.NO_SUCH_TABLE else (str(error),)
     [(_, text, *_)] = cursor.fetchall()
     text = _NOT_MERGED.sub("", _PARTITIONS.sub("", str(text)))
     lines = [line.rstrip(",") for line in text.splitlines()[1:] if not any(f"`{one}`" in line[:20] for one in without)]
     columns = [each for each in columns_of(cursor, schema, table) if each[0] not in without]
-    lines += (_NOT_MERGED.sub("", " ".join(each)) for each in columns)
-    cursor.execute(f"SELECT {', '.join(_value(each[0], each[1]) for each in columns) or '1'} FROM {name}")
+    lines += (" ".join(_NOT_MERGED.sub("", " ".join(each)).split()) for each in columns)
+    values = [_value(each[0], each[1]) for each in columns if not without or "GENERATED" not in each[3]]
+    cursor.execute(f"SELECT {', '.join(values) or '1'} FROM {name}")
     return *lines, *sorted(str(row) for row in cursor.fetchall())
 
 

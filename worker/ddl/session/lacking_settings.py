@@ -6,7 +6,7 @@ import itertools
 import re
 from collections.abc import Sequence
 
-from shardmerge.proto.sql_lexer import Kind, Token, tokens
+from shardmerge.proto.sql_lexer import NO_BACKSLASH_ESCAPES, Kind, Token, tokens
 from shardmerge.worker.binlog.rows.charsets import is_utf8
 from shardmerge.worker.core.mysql.target_dialect import TargetDialect
 from shardmerge.worker.ddl.sql.statement import AlterTable, CreateTable, Ddl
@@ -33,6 +33,13 @@ def lacking_setting(statement: Statement, ddl: Ddl, queried: LoggedQuery, target
     found = tokens(statement.text, mode)
     if literal := _of_client_bytes(found, queried.event.client_charset):
         return f"character_set_client={queried.event.client_charset}, whose bytes are the value of {literal}"
+    if (
+        mode & NO_BACKSLASH_ESCAPES
+        and not queried.is_mariadb
+        and "\\" in statement.text
+        and _OF_SERVER.match(statement.text)
+    ):
+        return "sql_mode=NO_BACKSLASH_ESCAPES, which the source ignores in a CREATE TABLE that it writes"
     if queried.is_mariadb and mode & _OMITTING and _OF_SERVER.match(statement.text):
         return f"its sql_mode ({mode:#x}), under which the source omits collations from a CREATE TABLE that it writes"
     if queried.is_mariadb and not target.is_mariadb:

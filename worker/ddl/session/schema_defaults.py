@@ -169,9 +169,10 @@ def _set_by(change: _Change, context: RunContext, stop: StopSignal) -> str | Non
     names = CollationNames(context, stop)
     found = tokens(statement.text, statement.sql_mode or 0)
     charset, collation = charset_in(found), collation_in(found)
+    defaults = CharsetDefaults(queried, names)
     if collation and collation.upper() != "DEFAULT":
-        return collation.lower()
+        return defaults.named(collation.lower())
     if charset and charset.upper() != "DEFAULT":
-        return CharsetDefaults(queried, names).of(charset)
+        return defaults.of(charset)
     server = queried.event.variables.server
     return None if server is None else names.name(server) or None
