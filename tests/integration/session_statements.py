@@ -388,14 +388,18 @@ class Drawer:
         draw = self.draw
         if draw.random() < 0.55:
             charset = self._column_charset
-            kind = f"{self._pick(*_TEXTS)} {self._pick('', '', charset(), charset(), 'BINARY', 'ASCII', 'UNICODE', f'{charset()} BINARY', 'BYTE', f'COLLATE {self._collation()}', 'ASCII BINARY', 'BINARY UNICODE')}"
+            attribute = self._pick(
+                *("", "", charset(), charset(), "BINARY", "ASCII", "UNICODE", f"{charset()} BINARY", "BYTE"),
+                *(f"COLLATE {self._collation()}", "ASCII BINARY", "BINARY UNICODE"),
+            )
+            kind = f"{self._pick(*_TEXTS)} {attribute}"
         else:
             kind = self._pick(*_OTHERS, *_OWN_OTHERS[self.flavor])
         null = self._pick("", "", "NOT NULL", "NULL")
         default = f"DEFAULT {self._pick(*_DEFAULTS)}" if draw.random() < 0.55 else ""
         unique = (
             "UNIQUE"
-            if self.flavor == "mysql" or kind.startswith(("INT", "DA", "DE", "TI", "BIG")) and "X" not in kind
+            if self.flavor == "mysql" or (kind.startswith(("INT", "DA", "DE", "TI", "BIG")) and "X" not in kind)
             else ""
         )
         rest = self._pick(
@@ -418,7 +422,8 @@ class Drawer:
             "TEXT",
             "DOUBLE",
         )
-        return f"{kind} {self._pick('', 'GENERATED ALWAYS ')}AS ({self._about(_EXPRESSIONS)}) {self._pick('VIRTUAL', 'STORED', '')}"
+        how, always = self._pick("VIRTUAL", "STORED", ""), self._pick("", "GENERATED ALWAYS ")
+        return f"{kind} {always}AS ({self._about(_EXPRESSIONS)}) {how}"
 
 
 VALUES: Mapping[str, tuple[str, ...]] = {

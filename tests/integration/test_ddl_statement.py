@@ -8,7 +8,8 @@ import pymysql
 import pytest
 
 from shardmerge.proto.sql_lexer import ANSI_QUOTES
-from shardmerge.worker.binlog.events import EventType, FormatDescription, parse_query
+from shardmerge.worker.binlog.events import EventType, FormatDescription
+from shardmerge.worker.binlog.query_text import parse_query
 from shardmerge.worker.ddl.sql.clause import ClauseKind
 from shardmerge.worker.ddl.sql.rewrite import rename_tables, without_clauses, without_references
 from shardmerge.worker.ddl.sql.statement import AlterTable, Ddl, names, parse_ddl

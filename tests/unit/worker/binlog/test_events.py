@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from shardmerge.proto.errors import ShardmergeError
 from shardmerge.worker.binlog import events as ev
 from shardmerge.worker.binlog.events import EventType
+from shardmerge.worker.binlog.query_text import QueryEvent, parse_query
 from shardmerge.worker.core.inflation import inflate
 from tests.support.binlog import body_of, forge, query, read_binlog
 
@@ -76,17 +77,17 @@ def test_query() -> None:
         b"\0" + bytes(4) + b"\1" + struct.pack("<Q", 1 << 21) + b"\6\3std" + b"\4" + struct.pack("<HHH", 28, 8, 8)
     )
     body = struct.pack("<IIBHH", 7, 0, 2, 1062, len(variables)) + variables + b"d1\0" + "DROP TABLE 中".encode("gbk")
-    found = ev.parse_query(forge(EventType.QUERY, body), checksum=True)
+    found = parse_query(forge(EventType.QUERY, body), checksum=True)
     assert (found.schema, found.text, found.error_code) == ("d1", "DROP TABLE 中", 1062)
     assert (found.sql_mode, found.variables.collation) == (1 << 21, 28)
-    plain = ev.parse_query(query("CREATE TABLE `é`".encode(), checksum=False), checksum=False)
+    plain = parse_query(query("CREATE TABLE `é`".encode(), checksum=False), checksum=False)
     assert (plain.schema, plain.text, plain.sql_mode) == ("d", "CREATE TABLE `é`", None)
 
 
-def _of_client(collation: int, statement: bytes) -> ev.QueryEvent:
+def _of_client(collation: int, statement: bytes) -> QueryEvent:
     variables = b"\4" + struct.pack("<HHH", collation, 8, 8)
     body = struct.pack("<IIBHH", 7, 0, 1, 0, len(variables)) + variables + b"d\0" + statement
-    return ev.parse_query(forge(EventType.QUERY, body), checksum=True)
+    return parse_query(forge(EventType.QUERY, body), checksum=True)
 
 
 @pytest.mark.parametrize(
@@ -154,7 +155,7 @@ def test_inflate(plain: bytes, width: int, data: st.DataObject) -> None:
 
 PARSERS: list[tuple[bytes, Callable[[bytes], object]]] = [
     (BINLOG.format_description, ev.FormatDescription.parse),
-    (query(b"BEGIN"), lambda event: ev.parse_query(event, checksum=True)),
+    (query(b"BEGIN"), lambda event: parse_query(event, checksum=True)),
     (ROTATE, lambda event: ev.parse_rotate(event, checksum=True)),
 ]
 
