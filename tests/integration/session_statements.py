@@ -265,7 +265,9 @@ class Drawer:
             if self.of_shards
             else self._pick(*[""] * 12, " PARTITION BY HASH (id) PARTITIONS 2", " PARTITION BY KEY (id)")
         )
-        key = "id INT PRIMARY KEY, u INT NOT NULL" if self.of_shards else "id INT PRIMARY KEY"
+        key = self._pick(*["id INT PRIMARY KEY"] * 20, "id INT NOT NULL")
+        if self.of_shards:
+            key = "id INT PRIMARY KEY, u INT NOT NULL"
         return f"CREATE TABLE {exists}{at} ({key}, {', '.join(items)}) {self._options()}{partition}"
 
     def _options(self) -> str:

@@ -42,6 +42,7 @@ class CollationNames:
     context: RunContext
     stop: StopSignal
     _found: dict[int, str] = field(default_factory=lambda: dict(_KNOWN))
+    _utf8_is_utf8mb4: bool | None = None
 
     def name(self, number: int) -> str:
         """The collation's name; "" if the source does not know the id. Raises the source's coded errors."""
@@ -52,9 +53,11 @@ class CollationNames:
     def utf8_is_utf8mb4(self) -> bool:
         """Whether a MariaDB's name utf8 means utf8mb4 and not utf8mb3: it depends on old_mode, which no event has, so
         that of the server counts. Raises the source's coded errors."""
-        with self.context.at_source(self.stop) as session:
-            [(modes,)] = rows(session, "SELECT @@GLOBAL.old_mode")
-        return "UTF8_IS_UTF8MB3" not in text_of(modes).upper()
+        if self._utf8_is_utf8mb4 is None:
+            with self.context.at_source(self.stop) as session:
+                [(modes,)] = rows(session, "SELECT @@GLOBAL.old_mode")
+            self._utf8_is_utf8mb4 = "UTF8_IS_UTF8MB3" not in text_of(modes).upper()
+        return self._utf8_is_utf8mb4
 
     def _read(self, number: int) -> str:
         with self.context.at_source(self.stop) as session:

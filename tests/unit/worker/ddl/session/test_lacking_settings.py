@@ -85,7 +85,7 @@ def test_literals_whose_value_is_the_bytes_of_the_client(text: str, variables: d
     ("text", "version", "mode", "stops"),
     [
         ("CREATE TABLE `a` (\n  `b` int\n)", (10, 11, 0), 1 << 17, True),
-        ('CREATE TABLE "a b" (\n  "b" int\n)', (10, 11, 0), ORACLE, True),
+        ('CREATE TABLE "a b" (\n  "b" int\n)', (10, 11, 0), ORACLE | 4, True),
         ("CREATE TABLE a (b INT)", (10, 11, 0), 1 << 17, False),
         ("CREATE TABLE `a` (\n  `b` int\n)", (10, 11, 0), 1 << 20, False),
         ("CREATE TABLE `a` (\n  `b` int\n) START TRANSACTION", (9, 7, 0), 1 << 20, False),
