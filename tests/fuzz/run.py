@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from shardmerge.proto.errors import ShardmergeError
 from shardmerge.worker.binlog import events as ev
-from shardmerge.worker.binlog import gtid_events, xa_events
+from shardmerge.worker.binlog import gtid_events, query_text, xa_events
 from shardmerge.worker.binlog.decoder import BlockDecoder
 from shardmerge.worker.core.batch import Batch
 from shardmerge.worker.core.lane_hash import Bucket
@@ -19,7 +19,8 @@ from tests.fuzz.damage import damaged
 from tests.support.binlog import only
 
 _PARSERS: tuple[Callable[[bytes, bool, str], object], ...] = (
-    ev.parse_query, ev.parse_rotate, gtid_events.parse_gtid, gtid_events.parse_gtid_list, xa_events.parse_xa_prepare
+    query_text.parse_query, ev.parse_rotate, gtid_events.parse_gtid, gtid_events.parse_gtid_list,
+    xa_events.parse_xa_prepare,
 )  # fmt: skip
 
 _TEXT = rb"'(?:[^'\\]|\\.)*'"

@@ -9,7 +9,8 @@ import pymysql
 import pytest
 
 from shardmerge.proto.sql_lexer import ANSI_QUOTES
-from shardmerge.worker.binlog.events import EventType, FormatDescription, parse_query
+from shardmerge.worker.binlog.events import EventType, FormatDescription
+from shardmerge.worker.binlog.query_text import parse_query
 from shardmerge.worker.core.mysql.connection import Endpoint, Session, Side, connect, execute
 from shardmerge.worker.ddl.sql.clause import ClauseKind
 from shardmerge.worker.ddl.sql.rewrite import rename_tables, without_clauses, without_references

@@ -9,7 +9,8 @@ import pytest
 
 from shardmerge.proto.errors import ShardmergeError
 from shardmerge.worker.binlog.decoder import BlockDecoder
-from shardmerge.worker.binlog.events import EventType, FormatDescription, checksum_matches, parse_query
+from shardmerge.worker.binlog.events import EventType, FormatDescription, checksum_matches
+from shardmerge.worker.binlog.query_text import parse_query
 from shardmerge.worker.binlog.rows.row_literals import RowWriter
 from shardmerge.worker.core.mysql.connection import Endpoint, Side, connect, rows
 from shardmerge.worker.core.mysql.information_schema import read_table, select_list

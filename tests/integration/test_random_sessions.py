@@ -1,7 +1,8 @@
 """Tests random DDLs under random session settings: the target must have the source's structures and values.
 
 ``SHARDMERGE_SESSION_BATCHES`` sets how many batches each pair of servers runs (default 1), ``SHARDMERGE_SESSION_SEED``
-the first seed. A batch is one subtask of some 40 statements, which lags or not.
+the first seed, ``SHARDMERGE_SESSION_PAIRS`` the pairs, by the names of tests/versions/servers.py
+(``mariadb-11.8>mysql-8.0,…``). A batch is one subtask of some 60 statements, which lags, or not.
 """
 
 from __future__ import annotations
@@ -9,300 +10,389 @@ from __future__ import annotations
 import os
 import random
 import re
+import threading
+import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from contextlib import closing, suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pymysql
 import pytest
 
-from shardmerge.worker.replicate.unit import ReplicateUnit
+from shardmerge.proto import config_pb2, errors, failpoints
+from shardmerge.proto.errors import ShardmergeError
+from shardmerge.worker.core.position import SourcePosition
 from shardmerge.worker.unit.contract import Failed
-from tests.integration.lane_rig import LaneRig
+from tests.integration.lane_rig import LaneRig, Run, has_joined
+from tests.integration.local_locks import LocalLocks
+from tests.integration.session_statements import Drawer, Drawn, inserts
+from tests.integration.session_tables import State, columns_of, differences, state_of
 from tests.integration.snapshot_rig import subtask_config
-from tests.integration.test_statement_sessions import SCHEMA, shown
 from tests.support.database import Database
-from tests.support.pair import KINDS, emptied, started_pair
+from tests.support.pair import emptied
 from tests.support.wait import until
+from tests.versions.servers import server
 
 pytestmark = pytest.mark.turns
 
 BATCHES = int(os.environ.get("SHARDMERGE_SESSION_BATCHES", "1"))
 FIRST = int(os.environ.get("SHARDMERGE_SESSION_SEED", "1"))
-STATEMENTS = 40
-TABLES = 4
-
-_MODES = (
-    "REAL_AS_FLOAT",
-    "PIPES_AS_CONCAT",
-    "ANSI_QUOTES",
-    "NO_UNSIGNED_SUBTRACTION",
-    "NO_BACKSLASH_ESCAPES",
-    "STRICT_TRANS_TABLES",
-    "STRICT_ALL_TABLES",
-    "NO_ZERO_IN_DATE",
-    "NO_ZERO_DATE",
-    "ALLOW_INVALID_DATES",
-    "PAD_CHAR_TO_FULL_LENGTH",
-    "ANSI",
-    "TRADITIONAL",
-    "NO_AUTO_VALUE_ON_ZERO",
-    "HIGH_NOT_PRECEDENCE",
-)
-_OWN_MODES = {
-    "mariadb": (
-        "EMPTY_STRING_IS_NULL",
-        "ORACLE",
-        "MAXDB",
-        "MSSQL",
-        "TIME_ROUND_FRACTIONAL",
-        "SIMULTANEOUS_ASSIGNMENT",
-        "DB2",
-    ),
-    "mysql": ("TIME_TRUNCATE_FRACTIONAL",),
+PAIRS = os.environ.get("SHARDMERGE_SESSION_PAIRS", "mariadb-10.11>mariadb-10.11,mysql-9.7>mysql-9.7").split(",")
+STATEMENTS = int(os.environ.get("SHARDMERGE_SESSION_STATEMENTS", "60"))
+SCHEMA = "shard"
+_OF_SHARDS = {
+    "pessimistic": config_pb2.SHARD_MODE_PESSIMISTIC,
+    "optimistic": config_pb2.SHARD_MODE_OPTIMISTIC,
 }
-_CHARSETS = ["utf8mb4", "latin1", "utf8mb3", "cp1251", "gbk", "ucs2", "ascii", "binary", "utf16"]
-_COLLATIONS = ["utf8mb4_bin", "latin1_swedish_ci", "utf8mb4_unicode_ci", "cp1251_general_cs", "utf8mb3_general_ci"]
-_TEXTS = (
-    "VARCHAR(20)",
-    "CHAR(7)",
-    "TEXT",
-    "TINYTEXT",
-    "ENUM('a','é','')",
-    "SET('a','b')",
-    "NCHAR(5)",
-    "NATIONAL VARCHAR(6)",
-    "VARCHAR(9)",
-)
-_OTHERS = (
-    *("INT", "BIGINT UNSIGNED", "FLOAT", "REAL", "DOUBLE", "DATE", "TIME", "TIME(3)", "DATETIME", "DATETIME(3)"),
-    *("DATETIME(6)", "TIMESTAMP", "TIMESTAMP(3)", "YEAR", "BLOB", "VARBINARY(9)", "BINARY(3)", "BIT(5)", "JSON"),
-    *("RAW(9)", "CLOB", "VARCHAR2(9)", "NUMBER", "DECIMAL(8,2)", "NUMBER(8,2)"),
-)
-_DEFAULTS = (
-    "''",
-    "'a'",
-    "'é'",
-    "0",
-    "NULL",
-    "'0000-00-00'",
-    "'2026-02-30'",
-    "'2026-01-02 03:04:05.678'",
-    "'23:59:59.9'",
-    "1.5",
-    "(CONCAT('a', 'é'))",
-    "(DATE_FORMAT('2026-01-02', '%M'))",
-    "('a' || 'b')",
-    '"x"',
-    "'a\\'",
-    "CURRENT_TIMESTAMP",
-)
-_EXPRESSIONS = (
-    "CONCAT(id, 'é')",
-    "CAST(id AS CHAR)",
-    "id || 'x'",
-    "id - 5",
-    "'a' = 'A'",
-)
-_WORDS = ("", "a", "é", "ß", "Ω", "Ã©", "2026-01-02 03:04:05.678901", "12.75", "7", "A ", "3")
+MODES = os.environ.get("SHARDMERGE_SESSION_MODES", "lags,follows,copies,pessimistic,optimistic").split(",")
+_PLACE = re.compile(r"\((\S+\.\d+), (\d+)\)")
 
 
-_PRINTED = re.compile(r" (?:CHARACTER SET|COLLATE) \w+")
-"""MySQL prints the collation of a column also where it is the table's, if a statement has named it."""
-State = dict[str, tuple[str, list[tuple[object, ...]]]]
+@dataclass(frozen=True)
+class Ran:
+    """A statement that the source has run at ``place``, with the rows inserted after it. ``states``: of its tables
+    after that; None: dropped."""
+
+    place: tuple[str, int]
+    drawn: Drawn
+    states: dict[str, State | None]
+
+    def __str__(self) -> str:
+        return "; ".join((*self.drawn.settings, self.drawn.text))
 
 
 @dataclass
 class Writer:
-    """Draws statements, and runs those that the source takes."""
+    """Draws statements, and keeps those that the source takes."""
 
     source: Database
-    draw: random.Random
-    ran: list[str] = field(default_factory=list[str])
+    drawer: Drawer
+    ran: list[Ran] = field(default_factory=list[Ran])
+    _number: int = 0
 
     def run(self, count: int) -> None:
-        for _ in range(count):
-            statements = [*self._settings(), self._statement()]
-            connection = self.source.connect(SCHEMA)
-            try:
-                with connection.cursor() as cursor:
-                    for at, statement in enumerate(statements):
-                        try:
-                            cursor.execute(statement)
-                        except pymysql.MySQLError:
-                            if at == len(statements) - 1:
-                                break
-                    else:
-                        self.ran.append("; ".join(statements))
-                    cursor.execute("SET sql_mode = 'ALLOW_INVALID_DATES'")
-                    if self.source.flavor == "mariadb":
-                        # Rows that violate a check are refused by the target, which checks them.
-                        cursor.execute("SET check_constraint_checks = 1")
-                    self._insert(cursor)
-            finally:
-                connection.close()
+        with closing(self.source.connect()) as watcher, watcher.cursor() as cursor:
+            end = len(self.ran) + count
+            for _ in range(20 * count):
+                if len(self.ran) >= end:
+                    break
+                self._try(self.drawer.statement(), cursor)
 
-    def _pick(self, *options: str) -> str:
-        return self.draw.choice(options)
-
-    def _settings(self) -> Iterator[str]:
-        draw, flavor = self.draw, self.source.flavor
-        modes = draw.sample(_MODES, draw.randint(0, 3)) + draw.sample(_OWN_MODES[flavor], draw.randint(0, 1))
-        yield f"SET sql_mode = '{','.join(modes)}'"
-        settings = [
-            f"collation_connection = {self._pick(*_COLLATIONS)}",
-            f"time_zone = '{self._pick('+05:30', '-03:00', 'SYSTEM')}'",
-            f"explicit_defaults_for_timestamp = {draw.randint(0, 1)}",
-            f"lc_time_names = '{self._pick('de_DE', 'ja_JP', 'fr_FR')}'",
-            "auto_increment_increment = 7, auto_increment_offset = 3",
-            "foreign_key_checks = 0",
-            "unique_checks = 0",
-            "sql_auto_is_null = 1",
-            f"timestamp = {1_600_000_000 + draw.randint(0, 10**8)}.25",
-            f"collation_server = {self._pick(*_COLLATIONS)}",
-            f"collation_database = {self._pick(*_COLLATIONS)}",
-            "check_constraint_checks = 0" if flavor == "mariadb" else "sql_require_primary_key = 1",
-            "system_versioning_insert_history = 1"
-            if flavor == "mariadb"
-            else "default_collation_for_utf8mb4 = utf8mb4_general_ci",
-        ]
-        for each in draw.sample(settings, draw.randint(0, 5)):
-            yield f"SET {each}"
-
-    def _statement(self) -> str:
-        table, draw = f"t{self.draw.randrange(TABLES)}", self.draw
-        match draw.randrange(12):
-            case 0:
-                return f"ALTER DATABASE {SCHEMA} {self._charset()}"
-            case 1:
-                return f"DROP TABLE IF EXISTS {table}"
-            case 2:
-                return f"ALTER TABLE {table} CONVERT TO {self._pick('CHARACTER SET DEFAULT', self._charset())}"
-            case 3:
-                return f"ALTER TABLE {table} {self._charset()}"
-            case 4 | 5:
-                columns = ", ".join(self._column(f"c{at}") for at in range(draw.randint(1, 3)))
-                return f"CREATE TABLE {table} (id INT PRIMARY KEY, {columns}) {self._pick('', self._charset())}"
-            case 6 | 7:
-                return f"ALTER TABLE {table} MODIFY {self._column(self._name())}"
-            case 8:
-                name = self._name()
-                kind = self._pick("VIRTUAL", "STORED")
-                column = f"{name}g VARCHAR(40) CHARACTER SET utf8mb4"
-                return f"ALTER TABLE {table} ADD {column} AS ({self._pick(*_EXPRESSIONS)}) {kind}"
-            case 9:
-                return f"ALTER TABLE {table} ALTER {self._name()} SET DEFAULT {self._pick(*_DEFAULTS)}"
-            case _:
-                return f"ALTER TABLE {table} ADD {self._column(self._name())}"
-
-    def _name(self) -> str:
-        return f"c{self.draw.randrange(5)}"
-
-    def _charset(self) -> str:
-        charset = self._pick(*_CHARSETS)
-        return self._pick(
-            f"CHARACTER SET {charset}", f"CHARACTER SET {charset}", f"CHARACTER SET {charset} COLLATE {charset}_bin"
-        ).replace("binary COLLATE binary_bin", "binary")
-
-    def _column(self, name: str) -> str:
-        draw = self.draw
-        if draw.random() < 0.6:
-            kind = f"{self._pick(*_TEXTS)} {self._pick('', '', self._charset(), self._charset(), 'BINARY', 'ASCII')}"
-        else:
-            kind = self._pick(*_OTHERS)
-        null = self._pick("", "", "NOT NULL", "NULL")
-        default = f"DEFAULT {self._pick(*_DEFAULTS)}" if draw.random() < 0.6 else ""
-        return f"{name} {kind} {null} {default}"
-
-    def _insert(self, cursor: pymysql.cursors.Cursor) -> None:
-        """Insert a row into a table; a value that a column refuses becomes its default."""
-        table = f"t{self.draw.randrange(TABLES)}"
-        cursor.execute(
-            "SELECT column_name FROM information_schema.columns WHERE table_schema = DATABASE() "
-            f"AND table_name = '{table}' AND extra NOT LIKE '%GENERATED%' AND column_name <> 'id'"
-        )
-        names = [str(name) for (name,) in cursor.fetchall()]
-        number = self.draw.randrange(10**6)
-        for count in (len(names), 1, 0):
-            some = self.draw.sample(names, min(count, len(names)))
-            words = ["".join(("'", self._pick(*_WORDS), "'")) for _ in some]
-            try:
-                cursor.execute(
-                    f"INSERT INTO {table} ({', '.join(('id', *some))}) VALUES ({', '.join((str(number), *words))})"
-                )
-            except pymysql.MySQLError:
-                continue
+    def _try(self, drawn: Drawn, watcher: pymysql.cursors.Cursor) -> None:
+        place = self.run_one(drawn, watcher)
+        if place is None:
             return
+        known, states = self.drawer.columns, dict[str, State | None]()
+        tables = self._tables(watcher)
+        touched = {drawn.table, *(set(known) ^ set(tables))} - {""}
+        for table in sorted(touched):
+            known.pop(table, None)
+            if table in tables:
+                self.fill(table, watcher, self.drawer.draw.choice((0, 1, 1, 2)))
+                states[table] = state_of(watcher, SCHEMA, table)
+            else:
+                states[table] = None
+        self.ran.append(Ran(place, drawn, states))
+
+    def run_one(self, drawn: Drawn, watcher: pymysql.cursors.Cursor) -> tuple[str, int] | None:
+        """Run the statement in its session; return its place, None if it is not in the binlog."""
+        place = self._end(watcher)
+        with closing(self.source.connect(SCHEMA)) as connection, connection.cursor() as cursor:
+            for each in drawn.settings:
+                with suppress(pymysql.MySQLError):
+                    cursor.execute(each)
+            try:
+                cursor.execute(drawn.text)
+            except pymysql.MySQLError:
+                # MariaDB logs a CREATE OR REPLACE that has failed after it has dropped the table.
+                return None if self._end(watcher) == place else place
+        return place
+
+    def fill(self, table: str, watcher: pymysql.cursors.Cursor, rows: int) -> None:
+        """Learn the table's columns, and insert rows."""
+        columns = columns_of(watcher, SCHEMA, table)
+        self.drawer.columns[table] = [name for name, *_ in columns if name not in ("id", "u")]
+        plain = [each[:3] for each in columns if each[0] != "id" and "GENERATED" not in each[3]]
+        for _ in range(rows):
+            self._number += 1
+            for insert in inserts(self.drawer.draw, table, plain, self._number):
+                with suppress(pymysql.MySQLError):
+                    watcher.execute(insert)
+                    break
+
+    def _tables(self, watcher: pymysql.cursors.Cursor) -> set[str]:
+        watcher.execute(f"USE {SCHEMA}")
+        watcher.execute("SET sql_mode = 'STRICT_ALL_TABLES,ALLOW_INVALID_DATES'")
+        watcher.execute("SHOW TABLES")
+        return {str(table) for (table,) in watcher.fetchall()}
+
+    def _end(self, watcher: pymysql.cursors.Cursor) -> tuple[str, int]:
+        watcher.execute(self.source.binlog_end_statement)
+        file, position, *_ = watcher.fetchall()[0]
+        return str(file), int(str(position))
 
 
-@pytest.fixture(scope="module", params=KINDS)
+_SHARDS = ("1", "2")
+
+
+@dataclass
+class ShardWriter(Writer):
+    """Runs each statement on two shard tables of a target table, whose name ends with m, some later on the second.
+    ``broken``: targets whose second shard table did not take a statement that the first has run."""
+
+    broken: set[str] = field(default_factory=set[str])
+    _later: list[Drawn] = field(default_factory=list[Drawn])
+
+    def run(self, count: int) -> None:
+        super().run(count)
+        with closing(self.source.connect()) as watcher, watcher.cursor() as cursor:
+            while self._later:
+                self._second(cursor)
+
+    def _try(self, drawn: Drawn, watcher: pymysql.cursors.Cursor) -> None:
+        if any(each.table == drawn.table for each in self._later) or self.drawer.draw.random() < 0.5:
+            while self._later:
+                self._second(watcher)
+        tables = self._tables(watcher)
+        if drawn.table in self.broken or (drawn.table in self.drawer.columns and "CREATE TABLE" in drawn.text):
+            return
+        place = self.run_one(_of_shard(drawn, 0), watcher)
+        if place is None:
+            return
+        first, _ = _names(drawn.table)
+        self.fill(first, watcher, 1)
+        self.drawer.columns[drawn.table] = self.drawer.columns[first]
+        self.ran.append(Ran(place, _of_shard(drawn, 0), {drawn.table: None}))
+        others = self.drawer.again() if self.drawer.draw.random() < 0.15 and tables else ()
+        self._later.append(replace(drawn, settings=(*drawn.settings, *others)))
+
+    def _second(self, watcher: pymysql.cursors.Cursor) -> None:
+        drawn = self._later.pop(0)
+        self._tables(watcher)
+        place = self.run_one(_of_shard(drawn, 1), watcher)
+        if place is None:
+            self.broken.add(drawn.table)
+            return
+        self.fill(_names(drawn.table)[1], watcher, 1)
+        self.ran.append(Ran(place, _of_shard(drawn, 1), {drawn.table: None}))
+
+    def states(self) -> dict[str, tuple[State | None, State | None]]:
+        """The states of both shard tables, by their target."""
+        with closing(self.source.connect()) as watcher, watcher.cursor() as cursor:
+            return {
+                name: tuple(state_of(cursor, SCHEMA, shard, ("id",)) for shard in _names(name))  # pyright: ignore
+                for name in self.drawer.tables
+                if name in self.drawer.columns and name not in self.broken
+            }
+
+
+def _names(table: str) -> tuple[str, str]:
+    first, second = (table.replace("_m", f"_{shard}") for shard in _SHARDS)
+    return first, second
+
+
+def _of_shard(drawn: Drawn, number: int) -> Drawn:
+    return replace(drawn, text=re.sub(r"\b(zq\d_)m\b", rf"\g<1>{_SHARDS[number]}", drawn.text))
+
+
+@pytest.fixture(scope="module", params=PAIRS)
 def servers(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[Database, Database]]:
-    kind = KINDS[request.param]
-    with started_pair(tmp_path_factory.mktemp("random_sessions"), kind, kind) as pair:
-        yield pair
+    folder = tmp_path_factory.mktemp("random_sessions")
+    one, other = request.param.split(">")
+    source, target = server(one, folder / "source", 101), server(other, folder / "target", 102)
+    try:
+        yield source.start(), target.start()
+    finally:
+        source.stop()
+        target.stop()
 
 
 @pytest.mark.parametrize("seed", range(FIRST, FIRST + BATCHES))
-def test_random_statements_in_random_sessions(seed: int, servers: tuple[Database, Database], tmp_path: Path) -> None:
+def test_random_statements_in_random_sessions(
+    seed: int,
+    servers: tuple[Database, Database],
+    tmp_path: Path,
+    request: pytest.FixtureRequest,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    began = time.monotonic()
     source, target = map(emptied, servers)
     draw = random.Random(seed)
-    source.execute(f"CREATE DATABASE {SCHEMA}")
-    lags = draw.random() < 0.7
-    with LaneRig(source, target, tmp_path, subtask_config(target)) as rig:
-        source.execute(f"ALTER DATABASE {SCHEMA} CHARACTER SET {draw.choice(_CHARSETS)}")
-        writer = Writer(source, draw)
-        if lags:
-            writer.run(STATEMENTS)
-        run = rig.replicate(1)
+    mode = draw.choice(MODES)
+    # The default of a schema is known from the statement that has set it.
+    source.execute(
+        f"CREATE DATABASE {SCHEMA}",
+        f"ALTER DATABASE {SCHEMA} CHARACTER SET {draw.choice(('utf8mb4', 'latin1', 'cp1251'))}",
+    )
+    batch = Batch(source, target, draw, mode)
+    if mode == "copies":
+        monkeypatch.setattr(failpoints, "hit", _slowed)
+    with LaneRig(source, target, tmp_path, batch.config()) as rig:
+        outcome = batch.run(rig)
+    found = batch.compared(outcome)
+    pair = request.node.callspec.params["servers"]
+    code = "none" if outcome is None else outcome.spec.name
+    print(
+        f"\nRESULT {pair} {mode} seed={seed} statements={len(batch.writer.ran)} applied={found.applied} "
+        f"compared={found.tables} stopped={code} seconds={time.monotonic() - began:.1f}"
+    )
+    if outcome is not None:
+        print(f"STOP {code} {pair} {mode} seed={seed}: {outcome}"[:1500], f"| session: {found.last}"[:1500])
+    assert outcome is None or outcome.spec is not errors.worker.INTERNAL, f"{outcome}\n{found.last}"
+    assert not found.lines, "\n".join(found.lines)
+
+
+def _slowed(moment: str) -> None:
+    if moment == "snapshot.before_commit":
+        threading.Event().wait(0.05)
+
+
+@dataclass
+class Batch:
+    """One subtask in ``mode``, and what is written at its source."""
+
+    source: Database
+    target: Database
+    draw: random.Random
+    mode: str
+    writer: Writer = field(init=False)
+
+    def __post_init__(self) -> None:
+        if self.mode in _OF_SHARDS:
+            drawer = Drawer(self.draw, self.source.flavor, SCHEMA, ("zq0_m", "zq1_m", "zq2_m"), of_shards=True)
+            self.writer = ShardWriter(self.source, drawer)
+        else:
+            self.writer = Writer(self.source, Drawer(self.draw, self.source.flavor, SCHEMA))
+
+    def config(self) -> config_pb2.SubTaskConfig:
+        config = subtask_config(self.target, threads=2, chunk_rows=25)
+        if self.mode in _OF_SHARDS:
+            config.shard_mode = _OF_SHARDS[self.mode]
+            for number in range(3):
+                names = {"schema_pattern": SCHEMA, "table_pattern": f"zq{number}_*"}
+                config.routes.add(name=f"r{number}", **names, target_schema=SCHEMA, target_table=f"zq{number}_m")
+                config.column_mappings.add(
+                    name=f"m{number}",
+                    **names,
+                    source_column="id",
+                    target_column="id",
+                    expression="partition id",
+                    arguments=["1", "", f"zq{number}", "_"],
+                )
+        return config
+
+    def run(self, rig: LaneRig) -> ShardmergeError | None:
+        """Let the source run the statements, and the subtask apply them; return the error that has stopped it."""
+        if self.mode in _OF_SHARDS:
+            rig.locks = LocalLocks()
+        if self.mode == "copies":
+            self.writer.run(8)
+            with closing(self.source.connect()) as watcher, watcher.cursor() as cursor:
+                cursor.execute(f"USE {SCHEMA}")
+                cursor.execute("SET sql_mode = 'STRICT_ALL_TABLES,ALLOW_INVALID_DATES'")
+                for name in tuple(self.writer.drawer.columns):
+                    self.writer.fill(name, cursor, 80)
+                states = {name: state_of(cursor, SCHEMA, name) for name in self.writer.drawer.columns}
+            self.writer.ran = [Ran(("", 0), Drawn("", "before"), states)]
+            run = rig.begin(rig.config)
+            self.writer.run(12)
+        else:
+            run = rig.replicate(1)
+            run.until_synced()
+            if self.mode == "follows" or (self.mode in _OF_SHARDS and self.draw.random() < 0.5):
+                self.writer.run(STATEMENTS)
+            else:
+                run.stop()
+                self.writer.run(STATEMENTS)
+                run = rig.replicate(1)
         try:
-            if not lags:
-                writer.run(STATEMENTS)
-            until(lambda: run.ended or (isinstance(run.unit, ReplicateUnit) and run.unit.status().synced), "the end")
-            if run.ended:
-                outcome = run.join()
-                assert isinstance(outcome, Failed)
-                raise AssertionError(f"{outcome.error}\n{_shown_last(writer)}")
-            differences = _differences(_state(source), _state(target))
-            assert not differences, f"{differences}\n{_shown_last(writer)}"
+            self._until_applied(rig, run)
+            return _error(run)
         finally:
             if not run.ended:
                 run.stop()
-    print(f"{len(writer.ran)} statements in {source.flavor}, seed {seed}, lags: {lags}")
+
+    def _until_applied(self, rig: LaneRig, run: Run) -> None:
+        end = self.source.binlog_end()
+
+        def applied() -> bool:
+            reached = rig.relay.head().position.reaches(SourcePosition(*end))
+            return run.ended or (reached and has_joined(run, self.target) and not self._parked(rig))
+
+        try:
+            until(applied, "everything is applied", 60)
+        except AssertionError:
+            if not (parked := self._parked(rig)):
+                raise
+            self.waiting = {f"{name[:-1]}m" for name in parked}
+            print("PARKED", rig.locks.record)  # pyright: ignore
+
+    waiting: set[str] = field(default_factory=set[str])
+
+    def _parked(self, rig: LaneRig) -> set[str]:
+        return rig.locks.parked() if isinstance(rig.locks, LocalLocks) else set()
+
+    def compared(self, error: ShardmergeError | None) -> Compared:
+        """Compare the target with the source's states before the statement at which the task has stopped."""
+        ran = list(self.writer.ran)
+        if error is not None:
+            place = _PLACE.search(error.message)
+            if place is None:
+                return Compared(0, last="(no position)")
+            at = (place.group(1), int(place.group(2)))
+            ran = [each for each in ran if each.place <= at]
+        found = Compared(len(ran) - (error is not None))
+        unknown: set[str] = set()
+        if error is not None and ran:
+            found.last = str(ran[-1])
+            unknown = set(ran[-1].states)
+        if isinstance(self.writer, ShardWriter):
+            if error is None:
+                self._compare_shards(self.writer, found)
+            return found
+        states = {name: state for each in ran for name, state in each.states.items()}
+        with closing(self.target.connect()) as connection, connection.cursor() as cursor:
+            for name in sorted(states.keys() - unknown):
+                found.tables += 1
+                if lines := differences(states[name], state_of(cursor, SCHEMA, name)):
+                    names = {name}
+                    for each in reversed(ran):
+                        names |= each.states.keys() if names & each.states.keys() else set()
+                    own = [f"  ran: {each}" for each in ran if names & each.states.keys()]
+                    found.lines += [f"table {name}:", *lines, *own]
+        return found
+
+    def _compare_shards(self, writer: ShardWriter, found: Compared) -> None:
+        with closing(self.target.connect()) as connection, connection.cursor() as cursor:
+            for name, (one, other) in writer.states().items():
+                if one is None or other is None or name in self.waiting:
+                    continue
+                found.tables += 1
+                definition = tuple(line for line in one if not line.startswith("("))
+                rows = sorted(line for line in (*one, *other) if line.startswith("("))
+                lines = differences((*definition, *rows), state_of(cursor, SCHEMA, name, ("id",)))
+                lines += [f"shards: {line}" for line in other if not line.startswith("(") and line not in one]
+                if lines:
+                    own = [f"  ran: {each}" for each in writer.ran if name in each.states]
+                    found.lines += [f"target {name}:", *lines, *own]
 
 
-def _shown_last(writer: Writer) -> str:
-    return "\n".join(writer.ran)
+def _error(run: Run) -> ShardmergeError | None:
+    if not run.ended:
+        return None
+    outcome = run.join()
+    assert isinstance(outcome, Failed), outcome
+    return outcome.error
 
 
-def _differences(source: State, target: State) -> str:
-    """Each line of a definition and each row that only one of both has."""
-    lines: list[str] = []
-    for table in sorted({*source, *target}):
-        texts = [
-            [*text.splitlines(), *map(str, rows)]
-            for text, rows in (source.get(table, ("", [])), target.get(table, ("", [])))
-        ]
-        lines += (f"{table}, source: {line}" for line in texts[0] if line not in texts[1])
-        lines += (f"{table}, target: {line}" for line in texts[1] if line not in texts[0])
-    return "\n".join(lines)
+@dataclass
+class Compared:
+    """``applied``: statements before the stop. ``last``: the one at which it stopped."""
 
-
-def _state(server: Database) -> State:
-    """Each table's definition and the bytes of its rows."""
-    found: State = {}
-    for (table,) in server.query(f"SELECT table_name FROM information_schema.tables WHERE table_schema = '{SCHEMA}'"):
-        columns = server.query(
-            "SELECT column_name, data_type FROM information_schema.columns "
-            f"WHERE table_schema = '{SCHEMA}' AND table_name = '{table}' ORDER BY ordinal_position"
-        )
-        listed = ", ".join(f"HEX({name})" if kind != "json" else str(name) for name, kind in columns)
-        rows = server.query(f"SELECT {listed} FROM {SCHEMA}.{table} ORDER BY id")
-        collations = server.query(
-            "SELECT column_name, collation_name FROM information_schema.columns "
-            f"WHERE table_schema = '{SCHEMA}' AND table_name = '{table}' ORDER BY ordinal_position"
-        )
-        text = _PRINTED.sub("", shown(server, str(table)))
-        found[str(table)] = "\n".join((text, *(f"{name} {collation}" for name, collation in collations))), rows
-    return found
+    applied: int
+    tables: int = 0
+    lines: list[str] = field(default_factory=list[str])
+    last: str = ""

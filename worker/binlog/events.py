@@ -1,4 +1,4 @@
-"""Parses the binlog events that a reader of the stream needs: header, format description, query, rotate.
+"""Parses the binlog events that a reader of the stream needs: header, format description, rotate.
 
 Pure functions of an event's bytes. Every function takes the *whole* event, its 19-byte header included, and
 ``checksum``: whether its last four bytes are a CRC32 (see :attr:`FormatDescription.checksum`). Formats: MySQL
@@ -15,8 +15,6 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from shardmerge.proto import errors
-from shardmerge.worker.binlog.query_variables import QueryVariables, query_variables
-from shardmerge.worker.core.inflation import inflate
 
 HEADER_SIZE = 19
 CHECKSUM_SIZE = 4
@@ -38,7 +36,6 @@ _HEADER = struct.Struct("<IBIIIH")
 _U16 = struct.Struct("<H")
 _U32 = struct.Struct("<I")
 _U64 = struct.Struct("<Q")
-_QUERY_POST_HEADER = struct.Struct("<IIBHH")
 
 _LARGEST_POSITION = (1 << 62) - 1  # positions are signed numbers of 64 bits in compiled code, and are added to
 
@@ -217,67 +214,6 @@ class FormatDescription:
     def post_header_length(self, code: int) -> int:
         """Bytes of the fixed part of an event of type ``code``; 0 when the server does not know the type."""
         return self.post_header_lengths[code] if code < len(self.post_header_lengths) else 0
-
-
-_CLIENT_ENCODINGS = {
-    # Collation ids of clients that do not use UTF-8; other ids are read as UTF-8. The servers' latin1 is cp1252.
-    1: "big5", 84: "big5", 8: "cp1252", 5: "cp1252", 15: "cp1252", 31: "cp1252", 47: "cp1252", 48: "cp1252",
-    49: "cp1252", 94: "cp1252", 24: "gb2312", 86: "gb2312", 28: "gbk", 87: "gbk", 248: "gb18030", 249: "gb18030",
-    13: "shift_jis", 88: "shift_jis", 95: "cp932", 96: "cp932", 12: "euc_jp", 91: "euc_jp", 19: "euc_kr", 85: "euc_kr",
-    14: "cp1251", 23: "cp1251", 50: "cp1251", 51: "cp1251", 52: "cp1251", 7: "koi8_r", 74: "koi8_r",
-}  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True)
-class QueryEvent:
-    """A statement. ``statement``: its bytes in the client's character set; ``second``: Unix time of its begin."""
-
-    schema: str
-    statement: bytes
-    variables: QueryVariables
-    error_code: int
-    second: int
-
-    @property
-    def sql_mode(self) -> int | None:
-        """The server's bits; None when the event does not have them."""
-        return self.variables.sql_mode
-
-    @property
-    def text(self) -> str:
-        """The statement as text; bytes that are not valid in the client's character set become U+FFFD."""
-        return self.statement.decode(self._encoding, "replace")
-
-    @property
-    def is_text(self) -> bool:
-        """Whether :attr:`text` is exactly the client's text."""
-        try:
-            self.statement.decode(self._encoding)
-        except UnicodeDecodeError:
-            return False
-        return True
-
-    @property
-    def _encoding(self) -> str:
-        return _CLIENT_ENCODINGS.get(self.variables.collation or 0, "utf-8")
-
-
-def parse_query(event: bytes, checksum: bool, source: str = "") -> QueryEvent:
-    """Parse QUERY, or MariaDB's QUERY_COMPRESSED."""
-    header = parse_header(event, 0, source)
-    end = body_end(event, header, checksum, 13, source)
-    _, _, schema_length, error_code, variables_length = _QUERY_POST_HEADER.unpack_from(event, HEADER_SIZE)
-    variables_at = HEADER_SIZE + 13
-    schema_at = variables_at + variables_length
-    statement_at = schema_at + schema_length + 1
-    if statement_at > end:
-        raise malformed(source, header.log_pos, "QUERY: its variables and schema name exceed the event")
-    variables = query_variables(event[variables_at:schema_at])
-    statement = event[statement_at:end]
-    if header.type == EventType.QUERY_COMPRESSED:
-        statement = inflate(statement, source, header.log_pos)
-    schema = event[schema_at : statement_at - 1].decode("utf-8", "replace")
-    return QueryEvent(schema, statement, variables, error_code, header.timestamp)
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,6 @@ from shardmerge.worker.binlog.events import (
     EventHeader,
     EventType,
     FormatDescription,
-    QueryEvent,
     checksum_matches,
     event_name,
     parse_header,
@@ -29,6 +28,7 @@ from shardmerge.worker.binlog.events import (
 )
 from shardmerge.worker.binlog.query_text import (
     QUERIES,
+    QueryEvent,
     commits_xa,
     ends,
     is_control,

@@ -11,9 +11,9 @@ from shardmerge.worker.core.stop_signal import StopSignal
 from shardmerge.worker.ddl.decide.ddl_filter import skips_unknown
 from shardmerge.worker.ddl.decide.operator_override import OperatorOverride, Ops, override_at
 from shardmerge.worker.ddl.decide.routed_statements import short_text, tables_text
-from shardmerge.worker.ddl.session.collation_names import CharsetDefaults, CollationNames
+from shardmerge.worker.ddl.session.collation_names import CharsetDefaults, CollationNames, has_former_name
 from shardmerge.worker.ddl.session.schema_defaults import SchemaDefaults
-from shardmerge.worker.ddl.session.written_collations import with_collations
+from shardmerge.worker.ddl.session.written_collations import with_collations, with_present_names
 from shardmerge.worker.ddl.sql.alter_parser import without_column_qualifiers
 from shardmerge.worker.ddl.sql.statement import Ddl, parse_ddl
 from shardmerge.worker.ddl.sql.statement_scope import classify
@@ -68,8 +68,13 @@ def _written(
     """The statement with the collations that it leaves to its server."""
     mode = statement.sql_mode or 0
     defaults = CharsetDefaults(queried, CollationNames(context, stop))
+    text = statement.text
+    if queried.is_mariadb and "utf8" in text.lower().replace("utf8mb", ""):
+        # At a MySQL utf8 always means utf8mb3.
+        text = with_present_names(text, mode, lambda name: defaults.named(name) if has_former_name(name) else name)
+        ddl = parse_ddl(text, statement.schema, mode) or ddl
     text = with_collations(
-        statement.text,
+        text,
         ddl,
         mode,
         defaults.of,

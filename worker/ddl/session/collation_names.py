@@ -42,12 +42,22 @@ class CollationNames:
     context: RunContext
     stop: StopSignal
     _found: dict[int, str] = field(default_factory=lambda: dict(_KNOWN))
+    _utf8_is_utf8mb4: bool | None = None
 
     def name(self, number: int) -> str:
         """The collation's name; "" if the source does not know the id. Raises the source's coded errors."""
         if number not in self._found:
             self._found[number] = self._read(number)
         return self._found[number]
+
+    def utf8_is_utf8mb4(self) -> bool:
+        """Whether a MariaDB's name utf8 means utf8mb4 and not utf8mb3: it depends on old_mode, which no event has, so
+        that of the server counts. Raises the source's coded errors."""
+        if self._utf8_is_utf8mb4 is None:
+            with self.context.at_source(self.stop) as session:
+                [(modes,)] = rows(session, "SELECT @@GLOBAL.old_mode")
+            self._utf8_is_utf8mb4 = "UTF8_IS_UTF8MB3" not in text_of(modes).upper()
+        return self._utf8_is_utf8mb4
 
     def _read(self, number: int) -> str:
         with self.context.at_source(self.stop) as session:
@@ -60,6 +70,11 @@ class CollationNames:
         return text_of(found[0][0]) if found else ""
 
 
+def has_former_name(name: str) -> bool:
+    """Whether this is the character set utf8, or one of its collations."""
+    return name.lower() == "utf8" or name.lower().startswith("utf8_")
+
+
 @dataclass(frozen=True, slots=True)
 class CharsetDefaults:
     """Default collations of character sets in the session of ``queried``."""
@@ -69,9 +84,7 @@ class CharsetDefaults:
 
     def of(self, charset: str) -> str:
         """The default collation of ``charset``, as SQL names it. Raises the source's coded errors."""
-        queried, variables, charset = self.queried, self.queried.event.variables, charset.lower()
-        if charset == "utf8" and queried.version >= _UTF8MB3_NAMED[queried.is_mariadb]:
-            charset = "utf8mb3"
+        queried, variables, charset = self.queried, self.queried.event.variables, self.named(charset.lower())
         for of, collation in self._pairs(variables.charset_collations):
             if charset_of(of) == charset:
                 return collation
@@ -79,6 +92,15 @@ class CharsetDefaults:
             number = variables.utf8mb4_collation
             return "utf8mb4_0900_ai_ci" if number is None else self.names.name(number)
         return first_collation(charset)
+
+    def named(self, name: str) -> str:
+        """The character set or collation, which may have the former name utf8, as the server of ``queried`` calls it.
+        Raises the source's coded errors."""
+        queried = self.queried
+        if not has_former_name(name) or queried.version < _UTF8MB3_NAMED[queried.is_mariadb]:
+            return name
+        now = "utf8mb4" if queried.is_mariadb and self.names.utf8_is_utf8mb4() else "utf8mb3"
+        return now + name[len("utf8") :]
 
     def _pairs(self, pairs: Iterable[tuple[int, int]]) -> Iterable[tuple[str, str]]:
         for of, collation in pairs:

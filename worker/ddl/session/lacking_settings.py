@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from shardmerge.proto.sql_lexer import Kind, tokens
+import itertools
+import re
+from collections.abc import Sequence
+
+from shardmerge.proto.sql_lexer import NO_BACKSLASH_ESCAPES, Kind, Token, tokens
+from shardmerge.worker.binlog.rows.charsets import is_utf8
 from shardmerge.worker.core.mysql.target_dialect import TargetDialect
 from shardmerge.worker.ddl.sql.statement import AlterTable, CreateTable, Ddl
 from shardmerge.worker.ddl.sql.token_reader import keywords
@@ -26,6 +31,17 @@ def lacking_setting(statement: Statement, ddl: Ddl, queried: LoggedQuery, target
     if unknown := mode & ~known_modes(is_mariadb=queried.is_mariadb):
         return f"its sql_mode has bits that this version does not know ({unknown:#x})"
     found = tokens(statement.text, mode)
+    if literal := _of_client_bytes(found, queried.event.client_charset):
+        return f"character_set_client={queried.event.client_charset}, whose bytes are the value of {literal}"
+    if (
+        mode & NO_BACKSLASH_ESCAPES
+        and not queried.is_mariadb
+        and "\\" in statement.text
+        and _OF_SERVER.match(statement.text)
+    ):
+        return "sql_mode=NO_BACKSLASH_ESCAPES, which the source ignores in a CREATE TABLE that it writes"
+    if queried.is_mariadb and mode & _OMITTING and _OF_SERVER.match(statement.text):
+        return f"its sql_mode ({mode:#x}), under which the source omits collations from a CREATE TABLE that it writes"
     if queried.is_mariadb and not target.is_mariadb:
         if mode >> ORACLE & 1 and queried.version >= _ORACLE_SINCE:
             return "sql_mode=ORACLE, which gives types such as DATE another meaning and is not known at the target"
@@ -38,5 +54,30 @@ def lacking_setting(statement: Statement, ddl: Ddl, queried: LoggedQuery, target
     return ""
 
 
+def _of_client_bytes(found: Sequence[Token], client: str) -> str:
+    """A literal whose value is the bytes that the client has sent, not their characters: the target would get other
+    bytes for the same characters. "" for none.
+
+    An introducer (_latin1'…', N'…') does not convert the bytes (MySQL Reference Manual, "Character Set Introducers").
+    Neither does a client with the character set binary; comments are read as UTF-8.
+    """
+    if is_utf8(client):
+        return ""
+    for before, token in itertools.pairwise((Token(Kind.SYMBOL, "", 0, 0), *found)):
+        if token.kind is not Kind.STRING or token.text.isascii():
+            continue
+        is_national = before.is_word("N") and before.end == token.start
+        if is_national or (before.kind is Kind.WORD and before.text.startswith("_")):
+            return f"{before.text}{token.text}"
+        if client == "binary" and not before.is_word("COMMENT") and not before.is_symbol("="):
+            return token.text
+    return ""
+
+
+_OMITTING = sum(1 << bit for bit in (8, ORACLE, 10, 11, MAXDB, 14, 16, 17))
+"""POSTGRESQL, ORACLE, MSSQL, DB2, MAXDB, NO_TABLE_OPTIONS, MYSQL323, MYSQL40 (show_create_table() in MariaDB's
+sql/sql_show.cc)."""
+_OF_SERVER = re.compile(r"CREATE TABLE .* \(\n  ")
+"""How MariaDB logs CREATE TABLE … SELECT and CREATE TABLE … LIKE a temporary table."""
 _ORACLE_SINCE = (10, 3, 0)
 """The first MariaDB in which sql_mode=ORACLE changes what a statement means."""

@@ -8,7 +8,7 @@ relay log either, it is not known.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from shardmerge.proto import errors
 from shardmerge.proto.errors import ShardmergeError
@@ -19,11 +19,13 @@ from shardmerge.worker.core.stop_signal import StopSignal
 from shardmerge.worker.ddl.session.collation_names import CharsetDefaults, CollationNames
 from shardmerge.worker.ddl.session.written_collations import charset_in, collation_in
 from shardmerge.worker.ddl.sql.statement import AlterSchema, CreateSchema, DropSchema, parse_ddl
+from shardmerge.worker.ddl.sql.version_comments import Server, expand_version_comments
 from shardmerge.worker.relay.model import Statement
 from shardmerge.worker.unit.run_context import RunContext
 
 _LOCATE_SECONDS = 60.0
-_OF_SCHEMAS = re.compile(r"\W*(?:CREATE|ALTER|DROP)\b.*\b(?:DATABASE|SCHEMA)\b", re.IGNORECASE | re.DOTALL)
+_OF_SCHEMAS = re.compile(r"(?:CREATE|ALTER|DROP)\b.*\b(?:DATABASE|SCHEMA)\b", re.IGNORECASE | re.DOTALL)
+"""In each statement that changes a schema, and in few others. It may have comments before it, and be within one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,20 +142,24 @@ class SchemaDefaults:
     def _read_on(self, context: RunContext) -> None:
         assert self._read_to is not None  # noqa: S101 - for the type checker: it has begun
         for statement in context.relay.statements_from(self._read_to):
-            self._add(statement)
+            self._add(context, statement)
             self._read_to = statement.group_end
 
-    def _add(self, statement: Statement) -> None:
-        if _OF_SCHEMAS.match(statement.text) is None:
+    def _add(self, context: RunContext, statement: Statement) -> None:
+        if _OF_SCHEMAS.search(statement.text) is None:
             return
-        ddl = parse_ddl(statement.text, statement.schema, statement.sql_mode)
+        queried = context.relay.read_query_event(statement)
+        server = Server(queried.is_mariadb, queried.version)
+        text = expand_version_comments(statement.text, statement.sql_mode or 0, server)
+        ddl = parse_ddl(text, statement.schema, statement.sql_mode)
         if not isinstance(ddl, (CreateSchema, AlterSchema, DropSchema)):
             return
-        found = tokens(statement.text, statement.sql_mode or 0)
+        found = tokens(text, statement.sql_mode or 0)
         if isinstance(ddl, AlterSchema) and not charset_in(found) and not collation_in(found):
             return
         is_void = isinstance(ddl, CreateSchema) and any(token.is_word("IF") for token in found)
-        self._changes.setdefault(ddl.schema.lower(), []).append(_Change(statement, ddl, is_void))
+        change = _Change(replace(statement, text=text), ddl, is_void)
+        self._changes.setdefault(ddl.schema.lower(), []).append(change)
 
 
 def _set_by(change: _Change, context: RunContext, stop: StopSignal) -> str | None:
@@ -163,9 +169,10 @@ def _set_by(change: _Change, context: RunContext, stop: StopSignal) -> str | Non
     names = CollationNames(context, stop)
     found = tokens(statement.text, statement.sql_mode or 0)
     charset, collation = charset_in(found), collation_in(found)
+    defaults = CharsetDefaults(queried, names)
     if collation and collation.upper() != "DEFAULT":
-        return collation.lower()
+        return defaults.named(collation.lower())
     if charset and charset.upper() != "DEFAULT":
-        return CharsetDefaults(queried, names).of(charset)
+        return defaults.of(charset)
     server = queried.event.variables.server
     return None if server is None else names.name(server) or None

@@ -22,6 +22,28 @@ _Edit = tuple[int, int, str]
 """``text[start:end]`` becomes the third part."""
 
 
+def with_present_names(text: str, sql_mode: int, named: Callable[[str], str]) -> str:
+    """The statement in which character sets and collations have the names of ``named``."""
+    found = tokens(text, sql_mode)
+    edits: list[_Edit] = []
+    for at, token in enumerate(found):
+        before = _before(found, at)
+        if before is None or token.kind not in (Kind.WORD, Kind.NAME, Kind.STRING):
+            continue
+        name = _text(token)
+        if before.is_word("CHARSET", "SET", "COLLATE", "USING") and (now := named(name)) != name:
+            edits.append((token.start, token.end, now))
+        elif (
+            token.kind is Kind.STRING
+            and before.text.startswith("_")
+            and (now := named(before.text[1:])) != before.text[1:]
+        ):
+            edits.append((before.start, before.end, f"_{now}"))
+    for start, end, part in sorted(edits, reverse=True):
+        text = text[:start] + part + text[end:]
+    return text
+
+
 def with_collations(
     text: str, ddl: Ddl, sql_mode: int, default_of: Callable[[str], str], schema_default: Callable[[str], str]
 ) -> str:

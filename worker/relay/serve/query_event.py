@@ -6,8 +6,8 @@ import os
 from dataclasses import dataclass, replace
 
 from shardmerge.proto import errors
-from shardmerge.worker.binlog.events import HEADER_SIZE, FormatDescription, QueryEvent, parse_header
-from shardmerge.worker.binlog.query_text import parse
+from shardmerge.worker.binlog.events import HEADER_SIZE, FormatDescription, parse_header
+from shardmerge.worker.binlog.query_text import QueryEvent, parse
 from shardmerge.worker.core.mysql.target_dialect import parse_version
 from shardmerge.worker.relay.log.files import relay_path
 from shardmerge.worker.relay.log.relay_log import RelayLog

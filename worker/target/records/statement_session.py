@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import pymysql
 
-from shardmerge.worker.binlog.events import QueryEvent
+from shardmerge.worker.binlog.query_text import QueryEvent
 from shardmerge.worker.core.mysql.connection import (
     TARGET_MODES,
     Session,

@@ -16,7 +16,8 @@ from shardmerge.proto.config import defaults
 from shardmerge.proto.errors import ShardmergeError
 from shardmerge.worker.binlog import query_text
 from shardmerge.worker.binlog.decoder import BlockDecoder
-from shardmerge.worker.binlog.events import EventType, parse_query
+from shardmerge.worker.binlog.events import EventType
+from shardmerge.worker.binlog.query_text import parse_query
 from shardmerge.worker.core import inflation
 from tests.support.binlog import forge, only, query
 from tests.support.made_source import MadeSource, query_body

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from shardmerge.worker.binlog.events import QueryEvent
+from shardmerge.worker.binlog.query_text import QueryEvent
 from shardmerge.worker.binlog.query_variables import QueryVariables
 from shardmerge.worker.core.mysql.target_dialect import ServerKind, TargetDialect
 from shardmerge.worker.core.position import RelayOffset, SourcePosition
@@ -56,3 +56,42 @@ def test_what_the_target_lacks(
     found = lacking(text, target, version, **variables)
     assert named in found
     assert bool(found) == bool(named)
+
+
+LATIN2, BINARY, UTF8MB3 = {"collation": 9}, {"collation": 63}, {"collation": 33}
+
+
+@pytest.mark.parametrize(
+    ("text", "variables", "named"),
+    [
+        ("ALTER TABLE t ADD a TEXT DEFAULT (_utf8mb4'é')", LATIN2, "_utf8mb4'é'"),
+        ("ALTER TABLE t ADD a TEXT DEFAULT (_utf8mb4 'é')", LATIN2, "_utf8mb4'é'"),
+        ("ALTER TABLE t ADD a CHAR(9) DEFAULT N'é'", LATIN2, "N'é'"),
+        ("ALTER TABLE t ADD a CHAR(9) DEFAULT n'e'", LATIN2, ""),
+        ("ALTER TABLE t ADD a CHAR(9) DEFAULT 'é'", LATIN2, ""),
+        ("ALTER TABLE t ADD a CHAR(9) DEFAULT _latin1'é'", UTF8MB3, ""),
+        ("ALTER TABLE t ADD a CHAR(9) DEFAULT 'é'", BINARY, "character_set_client=binary"),
+        ("ALTER TABLE t ADD `é` INT COMMENT 'é'", BINARY, ""),
+        ("ALTER TABLE t COMMENT = 'é'", BINARY, ""),
+    ],
+)
+def test_literals_whose_value_is_the_bytes_of_the_client(text: str, variables: dict[str, object], named: str) -> None:
+    found = lacking(text, MARIADB, (10, 11, 0), **variables)
+    assert named in found
+    assert bool(found) == bool(named)
+
+
+@pytest.mark.parametrize(
+    ("text", "version", "mode", "stops"),
+    [
+        ("CREATE TABLE `a` (\n  `b` int\n)", (10, 11, 0), 1 << 17, True),
+        ('CREATE TABLE "a b" (\n  "b" int\n)', (10, 11, 0), ORACLE | 4, True),
+        ("CREATE TABLE a (b INT)", (10, 11, 0), 1 << 17, False),
+        ("CREATE TABLE `a` (\n  `b` int\n)", (10, 11, 0), 1 << 20, False),
+        ("CREATE TABLE `a` (\n  `b` int\n) START TRANSACTION", (9, 7, 0), 1 << 20, False),
+        ("CREATE TABLE `a` (\n  `b` int COMMENT 'x\\\\y'\n) START TRANSACTION", (9, 7, 0), 1 << 20, True),
+        ("CREATE TABLE a (b INT COMMENT 'x\\y')", (9, 7, 0), 1 << 20, False),
+    ],
+)
+def test_a_statement_that_the_source_writes(text: str, version: tuple[int, int, int], mode: int, stops: bool) -> None:
+    assert bool(lacking(text, MARIADB, version, sql_mode=mode)) == stops

@@ -5,7 +5,12 @@ from __future__ import annotations
 import pytest
 
 from shardmerge.proto.sql_lexer import tokens
-from shardmerge.worker.ddl.session.written_collations import charset_in, collation_in, with_collations
+from shardmerge.worker.ddl.session.written_collations import (
+    charset_in,
+    collation_in,
+    with_collations,
+    with_present_names,
+)
 from shardmerge.worker.ddl.sql.statement import parse_ddl
 
 
@@ -78,3 +83,21 @@ def test_of_a_schema() -> None:
     assert (charset_in(found), collation_in(found)) == ("latin1", "latin1_bin")
     found = tokens("ALTER DATABASE d ENCRYPTION 'Y'")
     assert (charset_in(found), collation_in(found)) == ("", "")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("CREATE TABLE t (a TEXT CHARSET utf8) CHARACTER SET = 'UTF8' COLLATE = utf8_bin",
+         "CREATE TABLE t (a TEXT CHARSET utf8mb4) CHARACTER SET = utf8mb4 COLLATE = utf8mb4_bin"),
+        ("ALTER TABLE utf8 ADD utf8 INT DEFAULT (CONVERT('utf8' USING utf8) = _utf8'a')",
+         "ALTER TABLE utf8 ADD utf8 INT DEFAULT (CONVERT('utf8' USING utf8mb4) = _utf8mb4'a')"),
+        ("ALTER TABLE t ADD a TEXT CHARSET utf8mb3 COLLATE utf8mb3_bin, ADD b TEXT DEFAULT (_latin1'a')", ""),
+    ],
+)  # fmt: skip
+def test_the_present_names_of_utf8(text: str, expected: str) -> None:
+    def named(name: str) -> str:
+        former = name.lower() == "utf8" or name.lower().startswith("utf8_")
+        return f"utf8mb4{name.lower()[4:]}" if former else name
+
+    assert with_present_names(text, 0, named) == (expected or text)

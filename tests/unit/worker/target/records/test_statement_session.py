@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from shardmerge.worker.binlog.events import QueryEvent
+from shardmerge.worker.binlog.query_text import QueryEvent
 from shardmerge.worker.binlog.query_variables import QueryVariables
 from shardmerge.worker.target.records.statement_session import StatementSession, known_modes
 
