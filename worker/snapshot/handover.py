@@ -231,10 +231,6 @@ class _KeyComparer:
                 # The connection may have idled too long; a new one answers or raises the actual error.
                 return self._source.places(columns, bounds, keys)
 
-    def close(self) -> None:
-        with self._lock:
-            self._source.close()
-
 
 _COMPARERS: dict[tuple[Endpoint, str], _KeyComparer] = {}
 _COMPARERS_LOCK = threading.Lock()
@@ -246,12 +242,3 @@ def _comparer(source: Endpoint, source_id: str) -> _KeyComparer:
         if found is None:
             found = _COMPARERS[(source, source_id)] = _KeyComparer(source, source_id)
         return found
-
-
-def close_key_comparers() -> None:
-    """Close this process's connections of :meth:`Handover.apply`."""
-    with _COMPARERS_LOCK:
-        askers = list(_COMPARERS.values())
-        _COMPARERS.clear()
-    for asker in askers:
-        asker.close()

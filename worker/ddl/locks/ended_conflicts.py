@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from shardmerge.proto import errors
 from shardmerge.proto.errors import ShardmergeError
@@ -341,8 +341,3 @@ class EndedConflicts:
         return StatementContext(
             context, statement, ddl, item.session, session, changes, stop, self._on_wait, frozenset()
         )
-
-
-def released_form(ended: EndedConflict) -> Parked:
-    """The record of the table once it is released."""
-    return replace(ended.parked, released=True, skips=ended.skips)
