@@ -39,8 +39,11 @@ _BOUNDS = (b"BEGIN", b"COMMIT", b"ROLLBACK")
 _QUERY_POST_HEADER = struct.Struct("<IIBHH")
 
 
-_OF_SERVER = re.compile(rb"CREATE TABLE `(?:[^`]|``)*` \(\n  `(?:.*\n\) (?P<sure>START TRANSACTION))?", re.DOTALL)
-"""How a server writes CREATE TABLE … SELECT and CREATE TABLE … LIKE a temporary table. Drops it writes as the client."""
+_OF_SERVER = re.compile(
+    rb"CREATE TABLE `(?:[^`]|``)*` \(\n  `(?:.*\n\) (?P<sure>START TRANSACTION))?",
+    re.DOTALL,
+)
+"""How a server writes CREATE TABLE … SELECT, and CREATE TABLE … LIKE a temporary table."""
 
 
 @dataclass(frozen=True, slots=True)
