@@ -82,6 +82,10 @@ class TargetWidener:
         tracker = open_tracker(self.session, self.who, "widening", self.epoch)
         # Columns only: indexes do not decide whether rows fit, and those of a new target may be deferred.
         own = replace(parse_table_definition(CanonicalCreates().canonical(plan.table, creation, tracker)), indexes=())
-        target = replace(parse_table_definition(read_create_statement(self.session, *plan.target.names)), indexes=())
+        target = parse_table_definition(read_create_statement(self.session, *plan.target.names))
+        # No shard table has the columns that the route extracts from names.
+        extracted = {name.lower() for name in plan.constant_columns}
+        columns = tuple(column for column in target.columns if column.key not in extracted)
+        target = replace(target, columns=columns, indexes=())
         before = ShardSchema(plan.table.full_name, replace(own, columns=target.columns))
         return join(target, [ShardSchema("the target", target)], before, own, strict=True)
