@@ -106,7 +106,7 @@ NO_KEY = _define(
     message="source {source}: without a primary or unique NOT NULL key: {tables}",
     workaround="They are copied as one chunk and kept by comparing whole rows, which is slow for large tables; all "
     "their changes go through one lane, equal rows are distinguished only by their number, and compare "
-    "excludes them. Add a primary key at the source.",
+    "names none of their rows: it compares them as a whole. Add a primary key at the source.",
 )
 CASCADES = _define(
     12013,

@@ -26,7 +26,9 @@ from shardmerge.worker.ddl.execute.run_once import (
 )
 from shardmerge.worker.ddl.schema_join.join import SchemaJoin, join
 from shardmerge.worker.ddl.schema_join.model import NotJoinable, ShardSchema
-from shardmerge.worker.ddl.sql.table_definition import parse_table_definition
+from shardmerge.worker.ddl.sql.column_definition import ColumnDefinition
+from shardmerge.worker.ddl.sql.common_type import common_type
+from shardmerge.worker.ddl.sql.table_definition import TableDefinition, parse_table_definition
 from shardmerge.worker.ddl.structure.schema_tracker import open_tracker
 from shardmerge.worker.ddl.structure.structure_digest import CanonicalCreates
 from shardmerge.worker.target.records import ddl_progress
@@ -82,6 +84,23 @@ class TargetWidener:
         tracker = open_tracker(self.session, self.who, "widening", self.epoch)
         # Columns only: indexes do not decide whether rows fit, and those of a new target may be deferred.
         own = replace(parse_table_definition(CanonicalCreates().canonical(plan.table, creation, tracker)), indexes=())
-        target = replace(parse_table_definition(read_create_statement(self.session, *plan.target.names)), indexes=())
-        before = ShardSchema(plan.table.full_name, replace(own, columns=target.columns))
+        target = parse_table_definition(read_create_statement(self.session, *plan.target.names))
+        # No shard table has the columns that the route extracts from names.
+        extracted = {name.lower() for name in plan.constant_columns}
+        columns = tuple(column for column in target.columns if column.key not in extracted)
+        target = replace(target, columns=columns, indexes=())
+        before = ShardSchema(plan.table.full_name, replace(own, columns=_as_in_table(target.columns, own)))
         return join(target, [ShardSchema("the target", target)], before, own, strict=True)
+
+
+def _as_in_table(columns: tuple[ColumnDefinition, ...], own: TableDefinition) -> tuple[ColumnDefinition, ...]:
+    """The target's columns with the table's types, where the target's hold all their values: the table is new to the
+    target, so that it has narrowed nothing."""
+
+    def typed(column: ColumnDefinition) -> ColumnDefinition:
+        now = own.column(column.key)
+        if now is None or common_type((column.type, now.type)) != column.type:
+            return column
+        return replace(column, type=now.type)
+
+    return tuple(map(typed, columns))

@@ -44,7 +44,8 @@ def as_decoded(plan: TablePlan) -> TablePlan:
     filters = plan.filters if is_local(plan) else ()
     if plan.transform is not None:
         return replace(as_read(plan), filters=filters)
-    columns = tuple(replace(column, mapping=None) for column in plan.columns)
+    # A column from names has no place in the row that is read.
+    columns = tuple(column if column.is_constant else replace(column, mapping=None) for column in plan.columns)
     return replace(plan, columns=columns, staged=True, filters=filters, text_as_utf8=False)
 
 
