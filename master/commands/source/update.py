@@ -37,6 +37,20 @@ from shardmerge.proto.rpc.source_checks import source_failure
 _UNCHANGED = "the file equals the stored one: nothing changes"
 _UNBOUND = "the file is stored; the source is bound to no live worker"
 _DISABLED = "the source is disabled: no worker holds it"
+_NEW_LOG = (
+    "the file is stored; the relay log of the former server is not continued, the next start-task begins a new one"
+)
+_OF_FORMER_LOG = frozenset(
+    spec.code
+    for spec in (
+        errors.relay.SOURCE_LOG_GONE,
+        errors.relay.SOURCE_CHANGED,
+        errors.relay.SOURCE_LOG_RESET,
+        errors.relay.SOURCE_GTIDS_GONE,
+        errors.relay.SOURCE_LACKS_GTIDS,
+    )
+)
+"""Of a relay log whose last transactions the source does not have."""
 _DRY_RUN = "would change as listed"
 _UNCHECKED = "the file is stored and not checked, for no worker is alive; the first free worker checks the source"
 
@@ -118,6 +132,8 @@ class SourceUpdateCommand:
         elif (held or taker) in now.workers:
             [result] = self.waiter.wait_bound([source], revision)
             result.msg = result.msg or proof
+            if not state.tasks_of(source):
+                result = without_former_log(result)
         else:
             msg = _UNBOUND if not asks or _can_be_checked(source, state) else _UNCHECKED
             result = pb.SourceResult(result=True, msg=msg, source=source, worker=held)
@@ -135,6 +151,15 @@ class SourceUpdateCommand:
         subtasks = [state.subtasks[task, source].value.config for task in state.tasks_of(source)]
         request = worker.CheckSwitchRequest(source=after, subtasks=subtasks)
         return self.workers.check_switch(holder, request, self.check_seconds)
+
+
+def without_former_log(result: pb.SourceResult) -> pb.SourceResult:
+    """The result for a source without tasks: that its relay log, which no task reads, cannot be continued at the new
+    address does not make the update fail. Pure."""
+    if result.result or result.error.code not in _OF_FORMER_LOG:
+        return result
+    msg = f"{_NEW_LOG}: {result.msg}"
+    return pb.SourceResult(result=True, msg=msg, source=result.source, worker=result.worker)
 
 
 def _found(file: SourceFile, state: State) -> tuple[pb.SourceChange, ...]:
