@@ -376,14 +376,16 @@ def _worker(
 def test_slots_of_spark(ends: Ends, tmp_path: Path) -> None:
     assert "16 of 16 free" in ends.passes("spark", _worker(tmp_path, 16, 16))
     assert _with(ends.only("spark", _worker(tmp_path, 5, 5))) == (12054, False)
-    few = ends.only("spark", _worker(tmp_path, 16, 3))
+    assert _with(ends.only("spark", _worker(tmp_path, 16, 3))) == (12054, False)
+    few = ends.only("spark", _worker(tmp_path, 16, 1))
     assert _with(few) == (12053, True)
-    assert "take 4 Spark slots at the same time, and 3 of 16 are free" in few.error_msg
-    assert "local[19]" in few.instruction
-    ends.passes("spark", _worker(tmp_path, 16, 3, runs=True))  # the task itself uses the other slots
+    assert "a chunk reader and then 2 lanes take at least 2 Spark slots" in few.error_msg
+    assert "1 of 16 are free" in few.error_msg
+    assert "local[21]" in few.instruction
+    ends.passes("spark", _worker(tmp_path, 16, 1, runs=True))  # the task itself uses the other slots
     # Another task was accepted, and has not taken its slots yet.
-    assert _with(ends.only("spark", _worker(tmp_path, 16, 16, 13))) == (12053, True)
-    assert _with(ends.only("spark", _worker(tmp_path, 16, 16, 13, runs=True))) == (12053, True)
+    assert _with(ends.only("spark", _worker(tmp_path, 16, 16, 15))) == (12053, True)
+    assert _with(ends.only("spark", _worker(tmp_path, 16, 16, 15, runs=True))) == (12053, True)
     assert _with(ends.only("spark", _worker(tmp_path, 16, 16, lost=True))) == (12055, True)
     assert ends.found("spark") == []  # no worker is named
 

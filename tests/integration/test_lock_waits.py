@@ -152,7 +152,7 @@ def test_an_account_that_sees_no_locks(server: Database) -> None:
         until(lambda: _look(_account(server), {3: number}).waits, "the wait is seen", 30, every=0.3)
         look = _look(_account(server, "small"), {3: number})
     assert (look.answered, list(look.waits), look.HasField("error")) == (True, [], False)
-    assert "needs PROCESS" in look.hidden
+    assert "the account lacks the privilege PROCESS" in look.hidden
     assert look.round_trip > 0
 
 

@@ -51,7 +51,7 @@ class Rig:
         etcd: str = "",
         *,
         spark: bool = True,
-        spark_level: str = "ERROR",
+        spark_level: str = "WARN",
         **more: int,
     ) -> Daemon:
         """Start a daemon and return at once. ``spark``: a worker has a JVM."""

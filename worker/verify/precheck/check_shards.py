@@ -9,10 +9,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 
-from pydantic import TypeAdapter
+from pydantic import TypeAdapter, ValidationError
 
 from shardmerge.proto import config_pb2 as config
+from shardmerge.proto import errors
 from shardmerge.proto import worker_pb2 as pb
+from shardmerge.proto.errors import ShardmergeError
 from shardmerge.worker.core.mysql.connection import Endpoint, Session, Side, coded_errors, connect, dialect_of
 from shardmerge.worker.core.table import Table
 from shardmerge.worker.core.table_plan import TablePlan, TargetTable
@@ -24,6 +26,7 @@ from shardmerge.worker.verify.precheck.shard_structures import ShardGroup, compa
 from shardmerge.worker.verify.precheck.source.server import open_source
 from shardmerge.worker.verify.precheck.tables import read_view
 
+_SHOWN_CHARS = 100
 _TABLE_JSON: TypeAdapter[Table] = TypeAdapter(Table)
 
 
@@ -77,14 +80,28 @@ def _structures(
         )
 
 
+def _table_of(text: str) -> Table:
+    try:
+        return _TABLE_JSON.validate_json(text)
+    except ValidationError as error:
+        raise _refused("structure", "must be a table", text[:_SHOWN_CHARS]) from error
+
+
+def _refused(field: str, rule: str, value: str) -> ShardmergeError:
+    return errors.master.FIELD_REFUSED(field=f"structures.{field}", method="CheckShards", rule=rule, value=value)
+
+
 def _compared(request: pb.CheckShardsRequest) -> Iterator[pb.CheckResult]:
     checked = frozenset(request.checked)
     family = {one.source_id: one for one in request.family}
-    rules = {source: Rules.from_config(family[source]) for source in {one.source for one in request.structures}}
+    sources = {one.source for one in request.structures}
+    if strangers := sources - family.keys():
+        raise _refused("source", "must be of a subtask in family", min(strangers))
+    rules = {source: Rules.from_config(family[source]) for source in sources}
     groups: dict[TargetTable, list[ShardGroup]] = {}
     existing: set[TargetTable] = set()
     for one in request.structures:
-        plan = rules[one.source].plan(0, one.source, _TABLE_JSON.validate_json(one.structure))
+        plan = rules[one.source].plan(0, one.source, _table_of(one.structure))
         group = ShardGroup(
             replace(plan, text_as_utf8=one.text_as_utf8),
             one.makes_target,
