@@ -283,6 +283,22 @@ def test_a_timestamp_that_mariadb_treats_as_it_likes(ends: Ends, tmp_path: Path)
     assert "column a, a TIMESTAMP without a default" in message and "ADD z TIMESTAMP" in message
 
 
+def test_a_check_that_is_added_if_its_name_is_new(ends: Ends, tmp_path: Path) -> None:
+    """Checks of a new target have names that its server makes: only the source knows whether the name is new."""
+    source, target = ends("mariadb", "mariadb")
+    with lagging(
+        source,
+        target,
+        tmp_path,
+        "CREATE TABLE t (id INT PRIMARY KEY, a INT, CONSTRAINT x CHECK (a > 0))",
+        "ALTER TABLE t ADD CONSTRAINT y CHECK (a < 1000), ADD COLUMN IF NOT EXISTS a INT CHECK (a > 7)",
+        "ALTER TABLE t ADD CONSTRAINT IF NOT EXISTS x CHECK (a < 100)",
+    ) as run:
+        message = stopped(run, errors.ddl.CHECK_BY_NAME)
+    assert "IF NOT EXISTS x" in message
+    assert shown(target, "t").count("CHECK") == shown(source, "t").count("CHECK") == 2
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_target_that_gives_timestamps_defaults(kind: str, ends: Ends, tmp_path: Path) -> None:
     source, target = ends(kind, kind)
