@@ -283,6 +283,27 @@ def test_a_timestamp_that_mariadb_treats_as_it_likes(ends: Ends, tmp_path: Path)
     assert "column a, a TIMESTAMP without a default" in message and "ADD z TIMESTAMP" in message
 
 
+def test_a_geometry_that_no_statement_has_given(ends: Ends, tmp_path: Path) -> None:
+    """The target refuses the empty value; after the row at the source is corrected, the copy continues."""
+    source, target = ends("mariadb", "mariadb")
+    run_in(
+        source,
+        "SET sql_mode = ''",
+        "CREATE TABLE t (id INT PRIMARY KEY)",
+        "INSERT INTO t VALUES (1)",
+        "ALTER TABLE t ADD p POINT NOT NULL",
+    )
+    config = subtask_config(target)
+    with LaneRig(source, target, tmp_path, config) as rig:
+        message = stopped(rig.begin(config), errors.replicate.TARGET_REJECTED)
+        assert "errno 1416" in message
+        run_in(source, "UPDATE t SET p = POINT(1, 2) WHERE id = 1")
+        run = rig.begin(config)
+        run.until_joined(target)
+        run.stop()
+    same(source, target, "t", "id, p")
+
+
 def test_a_check_that_is_added_if_its_name_is_new(ends: Ends, tmp_path: Path) -> None:
     """Checks of a new target have names that its server makes: only the source knows whether the name is new."""
     source, target = ends("mariadb", "mariadb")
