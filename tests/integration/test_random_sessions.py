@@ -304,7 +304,7 @@ class Batch:
             self.writer.run(12)
         else:
             run = rig.replicate(1)
-            run.until_synced()
+            run.until_joined(self.target)  # the unit differs by mode
             if self.mode == "follows" or (self.mode in _OF_SHARDS and self.draw.random() < 0.5):
                 self.writer.run(STATEMENTS)
             else:
