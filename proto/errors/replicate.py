@@ -62,9 +62,10 @@ TARGET_REJECTED = _define(
     scope=Scope.TARGET,
     message="target refused a statement on {target_schema}.{target_table} for source {source}: {reason} "
     "(errno {errno})",
-    workaround="Correct what the server's message names at the target table, or the privilege, then `dmctl resume-task "
-    "{task} -s "
-    "{source}`. Do not drop or empty the table: it may hold the rows of other sources.",
+    workaround="Correct what the server's message names at the target table, or the privilege; where a row of the "
+    "source has a value that the target does not accept (an empty geometry, with which a source without a strict "
+    "sql_mode fills a new column), the row at the source. Then `dmctl resume-task {task} -s {source}`. Do not drop or "
+    "empty the table: it may hold the rows of other sources.",
 )
 TARGET_ACCESS_DENIED = _define(
     40020,

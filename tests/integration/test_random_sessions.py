@@ -25,6 +25,7 @@ import pytest
 from shardmerge.proto import config_pb2, errors, failpoints
 from shardmerge.proto.errors import ShardmergeError
 from shardmerge.worker.core.position import SourcePosition
+from shardmerge.worker.replicate.join.unit import JoiningUnit
 from shardmerge.worker.unit.contract import Failed
 from tests.integration.lane_rig import LaneRig, Run, has_joined
 from tests.integration.local_locks import LocalLocks
@@ -239,6 +240,8 @@ def test_random_statements_in_random_sessions(
         f"\nRESULT {pair} {mode} seed={seed} statements={len(batch.writer.ran)} applied={found.applied} "
         f"compared={found.tables} stopped={code} seconds={time.monotonic() - began:.1f}"
     )
+    if batch.failed:
+        print(f"COPIES {batch.failed} {pair} {mode} seed={seed}")
     if outcome is not None:
         print(f"STOP {code} {pair} {mode} seed={seed}: {outcome}"[:1500], f"| session: {found.last}"[:1500])
     assert outcome is None or outcome.spec is not errors.worker.INTERNAL, f"{outcome}\n{found.last}"
@@ -301,7 +304,7 @@ class Batch:
             self.writer.run(12)
         else:
             run = rig.replicate(1)
-            run.until_synced()
+            run.until_joined(self.target)  # the unit differs by mode
             if self.mode == "follows" or (self.mode in _OF_SHARDS and self.draw.random() < 0.5):
                 self.writer.run(STATEMENTS)
             else:
@@ -320,7 +323,9 @@ class Batch:
 
         def applied() -> bool:
             reached = rig.relay.head().position.reaches(SourcePosition(*end))
-            return run.ended or (reached and has_joined(run, self.target) and not self._parked(rig))
+            self.failed = _failed_copies(run)
+            joined = bool(self.failed) or has_joined(run, self.target)
+            return run.ended or (reached and joined and not self._parked(rig))
 
         try:
             until(applied, "everything is applied", 60)
@@ -331,6 +336,8 @@ class Batch:
             print("PARKED", rig.locks.record)  # pyright: ignore
 
     waiting: set[str] = field(default_factory=set[str])
+    failed: dict[str, str] = field(default_factory=dict[str, str])
+    """Tables of which the rest of the history waits for an operator, each with the error's code."""
 
     def _parked(self, rig: LaneRig) -> set[str]:
         return rig.locks.parked() if isinstance(rig.locks, LocalLocks) else set()
@@ -349,6 +356,7 @@ class Batch:
         if error is not None and ran:
             found.last = str(ran[-1])
             unknown = set(ran[-1].states)
+        unknown |= self.failed.keys()
         if isinstance(self.writer, ShardWriter):
             if error is None:
                 self._compare_shards(self.writer, found)
@@ -378,6 +386,14 @@ class Batch:
                 if lines:
                     own = [f"  ran: {each}" for each in writer.ran if name in each.states]
                     found.lines += [f"target {name}:", *lines, *own]
+
+
+def _failed_copies(run: Run) -> dict[str, str]:
+    """The tables whose copy an operator has to help, if no other copy continues."""
+    statuses = run.unit.copy_status() if isinstance(run.unit, JoiningUnit) else ()
+    if any(each.phase != "failed" or each.retry_seconds for each in statuses):
+        return {}
+    return {name.split(".", 1)[1]: str(each.error.code) for each in statuses for name in each.tables}
 
 
 def _error(run: Run) -> ShardmergeError | None:

@@ -242,6 +242,105 @@ def test_a_mode_that_the_target_lacks(mode: str, clause: str, ends: Ends, tmp_pa
     assert f"sql_mode={mode}" in message and clause in message
 
 
+def test_a_timestamp_that_a_statement_does_not_name(ends: Ends, tmp_path: Path) -> None:
+    """MySQL logs explicit_defaults_for_timestamp only for statements that declare a TIMESTAMP; others depend on it."""
+    source, target = ends("mysql", "mysql")
+    made = "(id INT PRIMARY KEY, a TIMESTAMP NOT NULL, b TIMESTAMP NOT NULL)"
+    changes = ("ALTER b SET DEFAULT '2020-01-02'", "MODIFY a INT", "COMMENT = 'x'", "ADD z TIMESTAMP", "ADD KEY (a)")
+    with lagging(
+        source,
+        target,
+        tmp_path,
+        "SET sql_mode = ''",
+        *(f"CREATE TABLE {'off' if number else 'on'}{at} {made}" for at in range(len(changes)) for number in (0, 1)),
+        *(f"ALTER TABLE on{at} {change}" for at, change in enumerate(changes)),
+        "SET explicit_defaults_for_timestamp = 0",
+        *(f"ALTER TABLE off{at} {change}" for at, change in enumerate(changes)),
+        "CREATE TABLE implied (id INT PRIMARY KEY, a TIMESTAMP DEFAULT '2020-01-01', b TIMESTAMP)",
+        "ALTER TABLE implied ALTER a DROP DEFAULT",
+    ) as run:
+        run.until_synced()
+        for name in ("implied", *(f"{one}{at}" for at in range(len(changes)) for one in ("on", "off"))):
+            assert shown(target, name) == shown(source, name)
+    assert "ON UPDATE" in shown(source, "off0") and "ON UPDATE" not in shown(source, "on0")
+
+
+def test_a_timestamp_that_mariadb_treats_as_it_likes(ends: Ends, tmp_path: Path) -> None:
+    source, target = ends("mariadb", "mariadb")
+    with lagging(
+        source,
+        target,
+        tmp_path,
+        "CREATE TABLE t (id INT PRIMARY KEY, a TIMESTAMP NOT NULL)",
+        "ALTER TABLE t ADD x INT",
+        "SET explicit_defaults_for_timestamp = 0",
+        "CREATE TABLE implied (id INT KEY, a TIMESTAMP, b TIMESTAMP)",
+        "ALTER TABLE implied ADD c TIMESTAMP, MODIFY b TIMESTAMP NULL",
+        "ALTER TABLE t ADD z TIMESTAMP",
+    ) as run:
+        message = stopped(run, errors.ddl.SETTING_NOT_AT_TARGET)
+        assert shown(target, "implied") == shown(source, "implied")
+    assert "column a, a TIMESTAMP without a default" in message and "ADD z TIMESTAMP" in message
+
+
+def test_a_geometry_that_no_statement_has_given(ends: Ends, tmp_path: Path) -> None:
+    """The target refuses the empty value; after the row at the source is corrected, the copy continues."""
+    source, target = ends("mariadb", "mariadb")
+    run_in(
+        source,
+        "SET sql_mode = ''",
+        "CREATE TABLE t (id INT PRIMARY KEY)",
+        "INSERT INTO t VALUES (1)",
+        "ALTER TABLE t ADD p POINT NOT NULL",
+    )
+    config = subtask_config(target)
+    with LaneRig(source, target, tmp_path, config) as rig:
+        message = stopped(rig.begin(config), errors.replicate.TARGET_REJECTED)
+        assert "errno 1416" in message
+        run_in(source, "UPDATE t SET p = POINT(1, 2) WHERE id = 1")
+        run = rig.begin(config)
+        run.until_joined(target)
+        run.stop()
+    same(source, target, "t", "id, p")
+
+
+def test_a_check_that_is_added_if_its_name_is_new(ends: Ends, tmp_path: Path) -> None:
+    """Checks of a new target have names that its server makes: only the source knows whether the name is new."""
+    source, target = ends("mariadb", "mariadb")
+    with lagging(
+        source,
+        target,
+        tmp_path,
+        "CREATE TABLE t (id INT PRIMARY KEY, a INT, CONSTRAINT x CHECK (a > 0))",
+        "ALTER TABLE t ADD CONSTRAINT y CHECK (a < 1000), ADD COLUMN IF NOT EXISTS a INT CHECK (a > 7)",
+        "ALTER TABLE t ADD CONSTRAINT IF NOT EXISTS x CHECK (a < 100)",
+    ) as run:
+        message = stopped(run, errors.ddl.CHECK_BY_NAME)
+    assert "IF NOT EXISTS x" in message
+    assert shown(target, "t").count("CHECK") == shown(source, "t").count("CHECK") == 2
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_target_that_gives_timestamps_defaults(kind: str, ends: Ends, tmp_path: Path) -> None:
+    source, target = ends(kind, kind)
+    made = "(id INT PRIMARY KEY, a TIMESTAMP NOT NULL, b TIMESTAMP NOT NULL)"
+    run_in(source, f"CREATE TABLE copied {made}", "INSERT INTO copied VALUES (1, NOW(), NOW())")
+    target.execute("SET GLOBAL explicit_defaults_for_timestamp = 0")
+    try:
+        config = subtask_config(target)
+        with LaneRig(source, target, tmp_path, config) as rig:
+            run = rig.begin(config)
+            run.until_joined(target)
+            run_in(source, f"CREATE TABLE made {made}", "ALTER TABLE made ADD c INT", "ALTER TABLE copied ADD c INT")
+            run_in(source, "INSERT INTO made VALUES (1, NOW(), NOW(), 2)")
+            run.until_synced()
+            run.stop()
+    finally:
+        target.execute("SET GLOBAL explicit_defaults_for_timestamp = 1")
+    for name in ("copied", "made"):
+        same(source, target, name, "id, a, b, c")
+
+
 @pytest.mark.parametrize("target_kind", KINDS)
 def test_the_default_collation_of_utf8mb4(target_kind: str, ends: Ends, tmp_path: Path) -> None:
     source, target = ends("mysql", target_kind)

@@ -134,7 +134,7 @@ CLAUSES = (
     Case("ADD CHECK (c > 0)", K.ADD_CHECK),
     Case("ADD CONSTRAINT `check` CHECK ((c > 0) AND b <> ',(')", K.ADD_CHECK),
     Case("ADD CONSTRAINT CHECK (c > 0) NOT ENFORCED", K.ADD_CHECK, on=MYSQL),
-    Case("ADD CONSTRAINT IF NOT EXISTS more CHECK (c > 0)", K.ADD_CHECK, on=MARIADB),
+    Case("ADD CONSTRAINT IF NOT EXISTS more CHECK (c > 0)", K.ADD_CHECK, name="more", on=MARIADB),
     Case("DROP CHECK chk", K.DROP_CHECK, name="chk", on=MYSQL),
     Case("DROP CONSTRAINT chk", K.DROP_CONSTRAINT, name="chk"),
     Case("DROP CONSTRAINT IF EXISTS fk", K.DROP_CONSTRAINT, name="fk", on=MARIADB),

@@ -25,6 +25,7 @@ PINNED_VARIABLES = frozenset(
         "character_set_results",
         "collation_connection",
         "completion_type",
+        "explicit_defaults_for_timestamp",
         "foreign_key_checks",
         "max_join_size",
         "show_gipk_in_create_table_and_information_schema",

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import pymysql
-from pymysql.constants import CLIENT, CR
+from pymysql.constants import CLIENT, CR, ER
 from pymysql.converters import conversions, escape_string
 
 from shardmerge.proto import errors, networks
@@ -385,12 +385,26 @@ def _prepare_target(session: Session) -> None:
     dialect = dialect_of(session)
     for statement in dialect.session_statements:
         execute(session, statement)
+    if not dialect.is_tidb:
+        _explicit_timestamps(session)
     if dialect.optional_settings:
         names = ", ".join(quote_text(variable) for variable, _ in dialect.optional_settings)
         found = rows(session, f"SHOW SESSION VARIABLES WHERE Variable_name IN ({names})")
         known = {text_of(name).lower() for name, _ in found}
         settings = (f"{variable} = {value}" for variable, value in dialect.optional_settings if variable in known)
         execute(session, f"SET SESSION {', '.join(settings)}")
+
+
+def _explicit_timestamps(session: Session) -> None:
+    """Otherwise a CREATE TABLE gives a TIMESTAMP that is NOT NULL and has no default those of the current time."""
+    if text_of(rows(session, "SELECT @@SESSION.explicit_defaults_for_timestamp")[0][0]) == "1":
+        return
+    try:
+        execute(session, "SET SESSION explicit_defaults_for_timestamp = 1")
+    except pymysql.MySQLError as error:
+        # MariaDB before 10.8.2 cannot set it, and MySQL needs a privilege (docs/reference/limits.md).
+        if errno_of(error) not in (ER.INCORRECT_GLOBAL_LOCAL_VAR, ER.SPECIFIC_ACCESS_DENIED_ERROR):
+            raise
 
 
 def _set_variable(session: Session, variable: str, value: str, endpoint: Endpoint) -> None:

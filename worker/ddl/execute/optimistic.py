@@ -42,7 +42,7 @@ from shardmerge.worker.target.tables.extracted_keys import NO_EXTENSION, KeyExte
 _STRICT_TRANS_TABLES = 1 << 21
 _STRICT_ALL_TABLES = 1 << 22
 
-STRICT = StatementSession(_STRICT_TRANS_TABLES | _STRICT_ALL_TABLES, "DEFAULT", "", None)
+STRICT = StatementSession(_STRICT_TRANS_TABLES | _STRICT_ALL_TABLES, "DEFAULT", "", True)
 """The session for the join's clauses: values that do not fit are refused, never changed. Bits: MySQL
 sql/system_variables.h."""
 

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from contextlib import ExitStack
+from dataclasses import replace
+
+import pymysql
+from pymysql.constants import ER
 
 from shardmerge.proto import errors
 from shardmerge.proto.errors import ErrorSpec, ShardmergeError
-from shardmerge.worker.core.mysql.connection import Session
+from shardmerge.worker.core.mysql.connection import Session, errno_of, rows, text_of
 from shardmerge.worker.core.mysql.create_table import charset_of
 from shardmerge.worker.core.mysql.target_dialect import TargetDialect
 from shardmerge.worker.core.stop_signal import StopSignal
 from shardmerge.worker.core.table import ValueKind
-from shardmerge.worker.core.table_plan import TablePlan
+from shardmerge.worker.core.table_plan import TablePlan, TargetTable
 from shardmerge.worker.ddl.decide.routed_statements import short_text
 from shardmerge.worker.ddl.execute.time_zone import OffsetVaries, TimeLiterals, offset_of, time_literals
 from shardmerge.worker.ddl.session.collation_names import CollationNames
 from shardmerge.worker.ddl.session.lacking_settings import lacking_setting
-from shardmerge.worker.ddl.sql.statement import Ddl, names
+from shardmerge.worker.ddl.sql.statement import CreateTable, Ddl, names
+from shardmerge.worker.ddl.sql.target_statement import Changing
 from shardmerge.worker.relay.model import Statement
 from shardmerge.worker.relay.serve.query_event import LoggedQuery
 from shardmerge.worker.target.records.statement_session import SourceNames, StatementSession
@@ -58,6 +64,7 @@ class SourceSessions:
         target: TargetDialect,
     ) -> StatementSession:
         event, names, zone = queried.event, None, ""
+        plans = tuple(plans)
         if ddl is not None:
             if lacking := lacking_setting(statement, ddl, queried, target):
                 raise self._refusal(errors.ddl.SETTING_NOT_AT_TARGET, statement, lacking)
@@ -68,7 +75,33 @@ class SourceSessions:
             if isinstance(found, OffsetVaries):
                 raise self._refusal(errors.ddl.ZONE_VARIES, statement, found.why)
             zone = found
-        return StatementSession.of(event, zone, names, is_mariadb=queried.is_mariadb)
+        given = StatementSession.of(event, zone, names, is_mariadb=queried.is_mariadb)
+        if given.explicit_timestamp is None and ddl is not None and _may_imply_time(statement, ddl, plans):
+            return replace(given, explicit_timestamp=self._explicit_timestamp(ddl))
+        return given
+
+    def _explicit_timestamp(self, ddl: Ddl) -> bool:
+        """The explicit_defaults_for_timestamp of a statement whose event lacks it: MariaDB before 10.8, MySQL before 8,
+        and MySQL for a statement that declares no TIMESTAMP. The table as it is now shows what the server has made of
+        its first TIMESTAMP; other columns do not depend on it. Else the global value."""
+        session = self._at_source()
+        if isinstance(ddl, Changing):
+            try:
+                [(_, text, *_)] = rows(session, f"SHOW CREATE TABLE {TargetTable(*ddl.table.name).quoted}")
+            except pymysql.MySQLError as error:
+                if errno_of(error) not in (ER.NO_SUCH_TABLE, ER.BAD_DB_ERROR):
+                    raise
+            else:
+                first = _FIRST_TIMESTAMP.search(text_of(text))
+                if first is not None and " NOT NULL" in first.group(1) and " DEFAULT " not in first.group(1):
+                    return " ON UPDATE " not in first.group(1)
+        [(given,)] = rows(session, "SELECT @@GLOBAL.explicit_defaults_for_timestamp")
+        return text_of(given) == "1"
+
+    def _at_source(self) -> Session:
+        if self._session is None:
+            self._session = self._sessions.enter_context(self._context.at_source(self._stop))
+        return self._session
 
     def _source_names(self, statement: Statement, queried: LoggedQuery) -> SourceNames:
         variables = queried.event.variables
@@ -95,10 +128,25 @@ class SourceSessions:
     def _zone(self, second: int, moments: TimeLiterals) -> str | OffsetVaries:
         known = self._known.get((second, moments))
         if known is None:
-            if self._session is None:
-                self._session = self._sessions.enter_context(self._context.at_source(self._stop))
-            known = self._known[second, moments] = offset_of(self._session, second, moments)
+            known = self._known[second, moments] = offset_of(self._at_source(), second, moments)
         return known
+
+
+_FIRST_TIMESTAMP = re.compile(r"^ +`(?:[^`]|``)+` timestamp\b(.*)$", re.MULTILINE)
+
+
+def _may_imply_time(statement: Statement, ddl: Ddl, plans: Iterable[TablePlan]) -> bool:
+    """Whether a TIMESTAMP of the statement may get the current time as its default without being declared so."""
+    if isinstance(ddl, CreateTable):
+        return "timestamp" in statement.text.lower()
+    if not isinstance(ddl, Changing):
+        return False
+    return "timestamp" in statement.text.lower() or any(
+        column.type_text.startswith("timestamp") and not column.nullable
+        for plan in plans
+        if (plan.table.schema, plan.table.name) == ddl.table.name
+        for column in plan.table.columns
+    )
 
 
 def _kinds(ddl: Ddl, plans: Iterable[TablePlan]) -> dict[str, ValueKind]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -9,16 +10,17 @@ import pymysql
 
 from shardmerge.proto import errors
 from shardmerge.proto.errors import ShardmergeError
-from shardmerge.worker.core.mysql.create_table import UnreadableCreateTable, index_parts
+from shardmerge.worker.core.mysql.create_table import UnreadableCreateTable, column_item, index_parts, masked_quotes
 from shardmerge.worker.core.mysql.information_schema import read_table
 from shardmerge.worker.core.mysql.show_create import CreateStatement, read_shard_statements
 from shardmerge.worker.core.table_plan import TablePlan, TargetTable
 from shardmerge.worker.ddl.decide.actions import Create
 from shardmerge.worker.ddl.execute.statement_context import StatementContext
 from shardmerge.worker.ddl.session.schema_defaults import SchemaDefaults
+from shardmerge.worker.ddl.sql.clause import ClauseKind
 from shardmerge.worker.ddl.sql.create_body import CreateBody, read_create_body
 from shardmerge.worker.ddl.sql.dialect import Dialect
-from shardmerge.worker.ddl.sql.statement import CreateTable, Ddl, parse_ddl
+from shardmerge.worker.ddl.sql.statement import AlterTable, CreateTable, Ddl, parse_ddl
 from shardmerge.worker.ddl.sql.target_statement import (
     Changing,
     changed_columns,
@@ -34,6 +36,8 @@ from shardmerge.worker.relay.model import Statement
 from shardmerge.worker.rules.table_scope import TableName
 from shardmerge.worker.target.records import ddl_progress
 from shardmerge.worker.target.tables.target_table import read_shard_creation
+
+_OF_TIME = re.compile(r" (DEFAULT|ON UPDATE) ", re.IGNORECASE)
 
 
 def indexed_columns(creation: CreateStatement) -> dict[str, tuple[str, ...]]:
@@ -175,8 +179,26 @@ class StatementStructures:
         context, ddl = self.context, self.context.ddl
         if ddl is not None:
             check_same_meaning(context.statement, ddl, plan, creation, context.refusal)
+            kinds = (self.dialect.source_is_mariadb, self.dialect.target.is_mariadb)
+            if context.source_session.explicit_timestamp is False and any(kinds):
+                self._check_timestamps(plan, creation, ddl)
 
     # --- parts
+
+    def _check_timestamps(self, plan: TablePlan, creation: CreateStatement, ddl: Ddl) -> None:
+        """MariaDB sometimes gives such a TIMESTAMP the current time as its default, and sometimes does not: its
+        promote_first_timestamp_column() (sql/sql_table.cc) also looks at what an ALTER TABLE has not set."""
+        context, clauses = self.context, ddl.clauses if isinstance(ddl, AlterTable) else ()
+        lost = {name.lower() for each in clauses if each.kind is ClauseKind.DROP_DEFAULT for name in each.columns}
+        for column in plan.table.columns:
+            if column.type_text.startswith("timestamp") and not column.nullable and not column.generated:
+                item = masked_quotes(column_item(creation.text, column.name, numbered=False))
+                if column.name.lower() in lost or not _OF_TIME.search(item):
+                    reason = (
+                        "explicit_defaults_for_timestamp=OFF, under which MariaDB may give the column "
+                        f"{column.name}, a TIMESTAMP without a default, the current time as its default"
+                    )
+                    raise context.refusal(errors.ddl.SETTING_NOT_AT_TARGET, reason=reason)
 
     def _table_text(self, made: CreateTable) -> CreateBody | None:
         return read_create_body(self.context.statement.text, made, self.context.sql_mode)

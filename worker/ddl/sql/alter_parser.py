@@ -285,6 +285,8 @@ class _Clause:
         if words.take_all("SYSTEM", "VERSIONING"):
             return self._made(ClauseKind.SYSTEM_VERSIONING)
         kind = element_kind(self._found[1:])
+        if kind is ClauseKind.ADD_CHECK and words.take("CONSTRAINT") and words.exists():
+            return self._made(kind, name=words.name())
         if kind is not ClauseKind.ADD_COLUMN:
             return self._made(kind, refers=kind is ClauseKind.ADD_FOREIGN_KEY)
         self._optional()

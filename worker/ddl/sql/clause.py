@@ -49,8 +49,8 @@ MOVES = frozenset({ClauseKind.RENAME_TABLE, ClauseKind.PARTITION_ROWS})
 class Clause:
     """``text[start:end]`` is the clause without commas around it; ``columns``: those it adds, drops or changes.
 
-    ``name``: of an index or constraint that is dropped, changed or renamed; ``new_name``: of a column or index.
-    ``names``: all tables in it, referenced ones too.
+    ``name``: of an index or constraint that is dropped, changed or renamed, of a CHECK that is added IF NOT EXISTS;
+    ``new_name``: of a column or index. ``names``: all tables in it, referenced ones too.
     """
 
     kind: ClauseKind

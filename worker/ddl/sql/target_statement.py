@@ -82,8 +82,10 @@ def names_other_constraint(ddl: Ddl, unique: Collection[str]) -> bool:
     if not isinstance(ddl, AlterTable):
         return False
     names = {name.lower() for name in unique}
+    # ADD CONSTRAINT IF NOT EXISTS does nothing at the source where the name is known there.
     return any(
-        clause.kind in _BY_NAME and not (clause.kind is ClauseKind.DROP_CONSTRAINT and clause.name.lower() in names)
+        (clause.kind in _BY_NAME or (clause.kind is ClauseKind.ADD_CHECK and clause.name))
+        and not (clause.kind is ClauseKind.DROP_CONSTRAINT and clause.name.lower() in names)
         for clause in ddl.clauses
     )
 

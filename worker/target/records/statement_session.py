@@ -160,6 +160,9 @@ class StatementSession:
         """``before``: gets the values of other variables than :data:`_OWN` that are changed, as SQL."""
         target = dialect_of(session)
         wanted = self._variables(target)
+        if self.explicit_timestamp is None and not target.is_tidb:
+            [(given,)] = rows(session, f"SELECT @@GLOBAL.{_EXPLICIT}")
+            wanted[_EXPLICIT] = text_of(given)
         if wanted:
             [found] = rows(session, f"SELECT {', '.join(f'@@SESSION.{name}' for name in wanted)}")
             for (name, value), now in zip(wanted.items(), map(text_of, found), strict=True):
@@ -192,7 +195,7 @@ class StatementSession:
         """The variables that the target has, each with the value that @@ shows."""
         found: dict[str, str] = {}
         if self.explicit_timestamp is not None:
-            found["explicit_defaults_for_timestamp"] = str(int(self.explicit_timestamp))
+            found[_EXPLICIT] = str(int(self.explicit_timestamp))
         if self.increment is not None:
             found["auto_increment_increment"], found["auto_increment_offset"] = map(str, self.increment)
         if self.checks_constraints is not None and target.is_mariadb:
@@ -207,6 +210,7 @@ class StatementSession:
         return found
 
 
+_EXPLICIT = "explicit_defaults_for_timestamp"
 _ENGLISH = "en_US"
 """Number 0 of lc_time_names, as it is shown. Servers accept the numbers of the others too."""
 
