@@ -43,10 +43,7 @@ COPY_SOURCE_AGAIN = copies_one_source(
 """For errors of a source, which may have several tasks: while one of them needs the lost binlog, the relay log cannot
 begin at a later position."""
 
-_UPDATE_SOURCE = (
-    "`dmctl operate-source update <source-file>` (it stores the file also if it reports that the relay log does not "
-    "continue there, 20007 or 20008)"
-)
+_UPDATE_SOURCE = "`dmctl operate-source update <source-file>`"
 
 COPY_FROM_ANOTHER_SERVER = copies_one_source(
     f"copy its history again, from the server in the source's file. {_STOP_EACH}; then {_UPDATE_SOURCE}; only then, "
