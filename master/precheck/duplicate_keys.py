@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from shardmerge.master.precheck.asked_sources import CheckItem, Holder
 from shardmerge.master.precheck.key_merge import (
     SHOWN,
     KeyGroup,
@@ -23,20 +24,11 @@ from shardmerge.master.state import State
 from shardmerge.master.workers.client import Workers
 from shardmerge.proto import config_pb2 as config
 from shardmerge.proto import errors
-from shardmerge.proto import state_pb2 as state_pb
 from shardmerge.proto import worker_pb2 as pb
 from shardmerge.proto.errors import ShardmergeError
 from shardmerge.proto.rpc.coded_errors import same_error
 
-ITEM = "duplicate_keys"
-_DESC = "no two shard tables of a target have rows of the same key"
-
-
-@dataclass(frozen=True, slots=True)
-class _Holder:
-    subtask: config.SubTaskConfig
-    source: config.SourceConfig
-    worker: state_pb.WorkerRecord
+_ITEM = CheckItem("duplicate_keys", "no two shard tables of a target have rows of the same key")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,21 +47,21 @@ class KeyChecks:
         Raises nothing: a source that cannot be checked gets a warning. Tables of a task that copies no rows are not
         checked.
         """
-        wanted = [one.source_id for one in subtasks if not {"all", ITEM}.intersection(one.ignore_checking_items)]
+        wanted = [one.source_id for one in subtasks if not {"all", _ITEM.name}.intersection(one.ignore_checking_items)]
         copying = [one for one in family if one.mode != config.TASK_MODE_INCREMENTAL]
         if not wanted:
             return []
         if not copying:
             why = "task-mode incremental copies no rows"
             return [_passed(source, why) for source in wanted]
-        holders: dict[str, _Holder] = {}
+        holders: dict[str, Holder] = {}
         results: list[pb.CheckResult] = []
         for one in copying:
             holder = self.state.worker_of(one.source_id)
             if holder is None or one.source_id not in self.state.sources:
-                results.append(_unasked(one.source_id, errors.master.SOURCE_UNBOUND(source=one.source_id)))
+                results.append(_ITEM.unasked(one.source_id, errors.master.SOURCE_UNBOUND(source=one.source_id)))
                 continue
-            holders[one.source_id] = _Holder(one, self.state.sources[one.source_id].value.config, holder)
+            holders[one.source_id] = Holder(one, self.state.sources[one.source_id].value.config, holder)
         sampled: list[pb.KeyShard] = []
         for answer in self.workers.for_each(list(holders.values()), self._sample):
             if isinstance(answer, pb.CheckResult):
@@ -88,7 +80,7 @@ class KeyChecks:
         ]
 
     def _judged(
-        self, found: Sequence[KeyGroup], holders: Mapping[str, _Holder], wanted: Sequence[str], *, proven: bool
+        self, found: Sequence[KeyGroup], holders: Mapping[str, Holder], wanted: Sequence[str], *, proven: bool
     ) -> list[pb.CheckResult]:
         results: list[pb.CheckResult] = []
         proven_for: dict[str, list[str]] = {source: [] for source in wanted}
@@ -101,7 +93,7 @@ class KeyChecks:
                 shared = errors.check_data.KEY_RANGES_OVERLAP(
                     target=group.target_name, column=group.columns[0], tables=", ".join(tables[:SHOWN])
                 )
-                results.append(_result(source, shared, pb.CHECK_STATE_WARN))
+                results.append(_ITEM.found(source, shared, pb.CHECK_STATE_WARN))
         if proven:
             judged = [(group, self._prove(group, holders)) for group in together]
         else:
@@ -111,7 +103,7 @@ class KeyChecks:
             if isinstance(outcome, ShardmergeError):
                 fails = same_error(outcome, errors.check_data.DUPLICATE_KEYS)
                 state = pb.CHECK_STATE_FAIL if fails else pb.CHECK_STATE_WARN
-                results.append(_result(source, outcome, state))
+                results.append(_ITEM.found(source, outcome, state))
             elif source in proven_for:
                 proven_for[source].append(f"{group.target_name} ({', '.join(group.columns)}): {outcome}")
         for group in disjoint:
@@ -125,23 +117,23 @@ class KeyChecks:
             _passed(source, "; ".join(texts)) for source, texts in proven_for.items() if texts and source not in bad
         ]
 
-    def _sample(self, holder: _Holder) -> pb.CheckKeysResponse | pb.CheckResult:
+    def _sample(self, holder: Holder) -> pb.CheckKeysResponse | pb.CheckResult:
         request = pb.CheckKeysRequest(source=holder.source, subtask=holder.subtask)
         try:
             return self.workers.check_keys(holder.worker, request, self.seconds)
         except ShardmergeError as error:
-            return _unasked(holder.source.source_id, error)
+            return _ITEM.unasked(holder.source.source_id, error)
 
     # --- sampled
 
-    def _look_up(self, found: Sequence[KeyGroup], holders: Mapping[str, _Holder]) -> list[str | ShardmergeError]:
+    def _look_up(self, found: Sequence[KeyGroup], holders: Mapping[str, Holder]) -> list[str | ShardmergeError]:
         """The outcome for each group."""
         samples = [shard for group in found for shard in group.shards]
         clashes: list[pb.KeyClash] = []
         looked_up = 0
         broken: dict[str, ShardmergeError] = {}
 
-        def ask(holder: _Holder) -> pb.CheckKeysResponse | ShardmergeError:
+        def ask(holder: Holder) -> pb.CheckKeysResponse | ShardmergeError:
             request = pb.CheckKeysRequest(source=holder.source, subtask=holder.subtask, looked_for=samples)
             try:
                 return self.workers.check_keys(holder.worker, request, self.seconds)
@@ -159,7 +151,7 @@ class KeyChecks:
 
     # --- proven
 
-    def _prove(self, group: KeyGroup, holders: Mapping[str, _Holder]) -> str | ShardmergeError:
+    def _prove(self, group: KeyGroup, holders: Mapping[str, Holder]) -> str | ShardmergeError:
         try:
             streams = [
                 stream
@@ -178,7 +170,7 @@ class KeyChecks:
             return _duplicates(group, proof.shown, proof.twice - len(proof.shown))
         return f"all {proof.read} keys were read, none exists twice"
 
-    def _read(self, group: KeyGroup, holder: _Holder) -> Iterator[pb.KeyBatch]:
+    def _read(self, group: KeyGroup, holder: Holder) -> Iterator[pb.KeyBatch]:
         names = next(
             (one.target_schema, one.target_table, list(one.columns))
             for one in group.shards
@@ -248,22 +240,5 @@ def _not_compared(group: KeyGroup, reason: str, way_out: str = "") -> Shardmerge
     )
 
 
-def _unasked(source: str, error: ShardmergeError) -> pb.CheckResult:
-    broken = errors.check.CHECK_BROKEN(server=f"source {source}", reason=str(error), way_out=error.workaround)
-    return _result(source, broken, pb.CHECK_STATE_WARN)
-
-
-def _result(source: str, error: ShardmergeError, state: pb.CheckState) -> pb.CheckResult:
-    return pb.CheckResult(
-        name=ITEM,
-        desc=_DESC,
-        state=state,
-        source=source,
-        error_msg=error.message,
-        instruction=error.workaround,
-        code=error.code,
-    )
-
-
 def _passed(source: str, why: str) -> pb.CheckResult:
-    return pb.CheckResult(name=ITEM, desc=f"{_DESC}: {why}", state=pb.CHECK_STATE_PASS, source=source)
+    return pb.CheckResult(name=_ITEM.name, desc=f"{_ITEM.description}: {why}", state=pb.CHECK_STATE_PASS, source=source)

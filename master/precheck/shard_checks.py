@@ -9,25 +9,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from shardmerge.master.precheck.asked_sources import CheckItem, Holder
 from shardmerge.master.state import State
 from shardmerge.master.workers.client import Workers
 from shardmerge.proto import config_pb2 as config
 from shardmerge.proto import errors
-from shardmerge.proto import state_pb2 as state_pb
 from shardmerge.proto import worker_pb2 as pb
 from shardmerge.proto.errors import ShardmergeError
 
-ITEM = "schema_of_shard_tables"
-_DESC = "target tables hold their shard tables"
+_ITEM = CheckItem("schema_of_shard_tables", "target tables hold their shard tables")
 _MOST_BYTES = 8 << 20
 """Of the structures in one request."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Holder:
-    subtask: config.SubTaskConfig
-    source: config.SourceConfig
-    worker: state_pb.WorkerRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,21 +38,21 @@ class ShardChecks:
 
         Raises nothing: a source that cannot be asked gets a warning.
         """
-        checked = [one.source_id for one in subtasks if not {"all", ITEM}.intersection(one.ignore_checking_items)]
+        checked = [one.source_id for one in subtasks if not {"all", _ITEM.name}.intersection(one.ignore_checking_items)]
         if not checked:
             return []
         asked = {one.source_id: one for one in (*family, *subtasks)}
         results: list[pb.CheckResult] = []
-        holders: list[_Holder] = []
+        holders: list[Holder] = []
         for source, subtask in asked.items():
             worker = self.state.worker_of(source)
             if worker is not None and source in self.state.sources:
-                holders.append(_Holder(subtask, self.state.sources[source].value.config, worker))
+                holders.append(Holder(subtask, self.state.sources[source].value.config, worker))
             elif source not in checked:  # of a checked source each item fails
-                results.append(_unasked(source, errors.master.SOURCE_UNBOUND(source=source)))
+                results.append(_ITEM.unasked(source, errors.master.SOURCE_UNBOUND(source=source)))
         started = {one.source_id for one in subtasks}
 
-        def read(holder: _Holder) -> Sequence[pb.ShardStructure] | ShardmergeError:
+        def read(holder: Holder) -> Sequence[pb.ShardStructure] | ShardmergeError:
             recorded = self.as_recorded or holder.source.source_id not in started
             request = pb.CheckShardsRequest(source=holder.source, subtask=holder.subtask, as_recorded=recorded)
             try:
@@ -69,10 +61,10 @@ class ShardChecks:
                 return error
 
         found: list[pb.ShardStructure] = []
-        answering: list[_Holder] = []
+        answering: list[Holder] = []
         for holder, answer in zip(holders, self.workers.for_each(holders, read), strict=True):
             if isinstance(answer, ShardmergeError):
-                results.append(_unasked(holder.source.source_id, answer))
+                results.append(_ITEM.unasked(holder.source.source_id, answer))
             else:
                 found += answer
                 answering.append(holder)
@@ -81,7 +73,7 @@ class ShardChecks:
         return results
 
     def _compare(
-        self, structures: Sequence[pb.ShardStructure], holders: Sequence[_Holder], checked: Sequence[str]
+        self, structures: Sequence[pb.ShardStructure], holders: Sequence[Holder], checked: Sequence[str]
     ) -> Sequence[pb.CheckResult]:
         sources = {one.source for one in structures}
         holder = next(one for one in holders if one.source.source_id in sources)
@@ -95,7 +87,7 @@ class ShardChecks:
         try:
             return self.workers.check_shards(holder.worker, request, self.seconds).results
         except ShardmergeError as error:
-            return [_unasked(next(source for source in checked if source in sources), error)]
+            return [_ITEM.unasked(next(source for source in checked if source in sources), error)]
 
 
 def batches(structures: Sequence[pb.ShardStructure], checked: Sequence[str]) -> Iterator[list[pb.ShardStructure]]:
@@ -117,16 +109,3 @@ def batches(structures: Sequence[pb.ShardStructure], checked: Sequence[str]) -> 
         size += its
     if part:
         yield part
-
-
-def _unasked(source: str, error: ShardmergeError) -> pb.CheckResult:
-    broken = errors.check.CHECK_BROKEN(server=f"source {source}", reason=str(error), way_out=error.workaround)
-    return pb.CheckResult(
-        name=ITEM,
-        desc=_DESC,
-        state=pb.CHECK_STATE_WARN,
-        source=source,
-        error_msg=broken.message,
-        instruction=broken.workaround,
-        code=broken.code,
-    )

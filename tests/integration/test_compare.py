@@ -161,9 +161,9 @@ def test_a_source_that_restarts_meanwhile_is_waited_for(world: World, moment: st
         ends = time.monotonic() + 12  # longer than the pauses of a few attempts
         until(lambda: running.poll() is not None or time.monotonic() > ends, "time passes", 30)
         server.start()
-        said, _ = running.communicate(timeout=300)
-    assert running.returncode == 0, said
-    assert source_id in said
+        output, _ = running.communicate(timeout=300)
+    assert running.returncode == 0, output
+    assert source_id in output
     world.cluster.wait_replicating(name)
     done = compare(world, name)
     assert (done.answer.code, done.lines) == (0, []), done.answer.text

@@ -201,7 +201,7 @@ def test_a_bug_before_a_lane_has_begun_ends_the_run(rig: Rig, monkeypatch: pytes
 def test_the_error_of_the_relay_is_that_of_the_run_also_if_no_lane_reads_it(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The first lane's stream ends with the error; then all lanes are told to stop, maybe before one has read it."""
+    """The first lane's stream ends with the error; then all lanes get the stop, maybe before one has read it."""
 
     def read_nothing(_: relay_pb2.Closed) -> None:
         raise lane_module._Stopped  # pyright: ignore[reportPrivateUsage]

@@ -27,11 +27,10 @@ from shardmerge.proto.errors import ShardmergeError
 from shardmerge.proto.tls.process import of_process, use_fresh
 from shardmerge.worker.core.stop_signal import StopSignal
 from shardmerge.worker.core.task_runner import (
-    JvmHeap,
+    NoTasks,
     TaskBody,
     TaskFailed,
     TaskOutcome,
-    TaskRunner,
     TaskStopped,
     guarded,
 )
@@ -51,7 +50,7 @@ PRELOADED = (
 """What the parent of the processes imports once."""
 
 
-class LocalRunner(TaskRunner):
+class LocalRunner(NoTasks):
     """Slots on this machine, without a JVM."""
 
     def __init__(self, slots: int = 64) -> None:
@@ -60,41 +59,12 @@ class LocalRunner(TaskRunner):
         self._lock = threading.Lock()
 
     @property
-    def is_local(self) -> bool:
-        return True
-
-    @property
-    def lost(self) -> bool:
-        return False
-
-    @property
     def total_slots(self) -> int:
         return self._slots
 
     @property
     def free_slots(self) -> int:
         return self._slots - self._used
-
-    @property
-    def executor_slots(self) -> int | None:
-        return None
-
-    @property
-    def jvm_pid(self) -> int | None:
-        return None
-
-    @property
-    def ui_url(self) -> str:
-        return ""
-
-    def heap(self) -> JvmHeap | None:
-        return None
-
-    def check(self) -> None:
-        pass
-
-    def stop(self) -> None:
-        pass
 
     def run(self, name: str, count: int, body: TaskBody, stop: StopSignal) -> list[TaskOutcome]:
         with self._lock:

@@ -1,6 +1,6 @@
 """Answers the master's requests for the structures of shard tables: reads those of a source, or compares those of all.
 
-One structure stands for all shard tables that have it, so a thousand of them cost little more than one.
+Shard tables of equal structure are compared once, so a thousand of them cost little more than one.
 """
 
 from __future__ import annotations
