@@ -37,6 +37,7 @@ _MAKING = "making"
 _LOCK = "lock"
 _WITHOUT_LIMIT = 86400.0
 _LOWEST_PRIORITY = 19
+_AUTOGROUP = Path("/proc/self/autogroup")
 _PR_SET_PDEATHSIG = 1
 _READABLE_FILE, _READABLE_FOLDER = 0o644, 0o755
 _QUIET_SECONDS = 60.0
@@ -105,6 +106,17 @@ def _end_with_parent() -> None:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
+def _give_way() -> None:
+    """Let this process and its children run only while nothing else wants a processor.
+
+    Linux compares nice values within a session only where it groups processes by session (sched(7), "The autogroup
+    feature"). So this one gets a session of its own, and that session the lowest weight."""
+    os.nice(_LOWEST_PRIORITY)
+    os.setsid()
+    with suppress(OSError):  # no such feature
+        _AUTOGROUP.write_text(str(_LOWEST_PRIORITY))
+
+
 def make_in_background(folder: Path) -> None:
     """Make the archive in ``folder`` when this process has run for a minute, in another process. That one ends with
     this one at the latest, and at once when this one kills its children."""
@@ -140,7 +152,7 @@ def prepare(folder: Path | None, parent: int) -> None:
         _end_with_parent()
         if os.getppid() != parent:
             sys.exit(1)
-        os.nice(_LOWEST_PRIORITY)
+        _give_way()
     try:
         click.echo(make_archive(installed_folder() if folder is None else folder))
     except (NotPrepared, OSError, ShardmergeError) as error:
