@@ -26,6 +26,8 @@ from shardmerge.proto.rpc import client
 from tests.support.cluster import Cluster
 from tests.support.daemon import Daemon
 from tests.support.mariadb import MariaDB
+from tests.support.spark_cluster import SECRET, SparkCluster
+from tests.support.spark_merge import SparkMerge
 from tests.support.wait import until
 from tests.support.world import Family
 
@@ -101,6 +103,21 @@ def _told_page(worker: Daemon) -> str:
         return worker_pb2_grpc.WorkerStub(channel).QueryStatus(request, timeout=60).spark_ui
 
 
+def _no_block_is_served(jvm: psutil.Process) -> None:
+    """The lanes are tasks, which are blocks of broadcasts: another program must receive none."""
+    ports = [str(port) for _, port in sorted(_listening(jvm))]
+    assert ports
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.support.spark_thief", *ports],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=600,
+    )
+    answers = [line for line in done.stdout.splitlines() if line.startswith(("got ", "refused "))]
+    assert answers == [f"refused {port}" for port in ports], done.stdout
+
+
 def test_what_is_reached_of_spark(
     make_server: Callable[..., MariaDB],
     make_cluster: Callable[..., Cluster],
@@ -135,17 +152,7 @@ def test_what_is_reached_of_spark(
     assert _get(worker, "/jobs/") == ""
     assert _told_page(worker) == ""
 
-    # The lanes are tasks, which are blocks of broadcasts: another program must receive none.
-    ports = [str(port) for _, port in sorted(_listening(psutil.Process(worker.jvm_pid())))]
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.support.spark_thief", *ports],
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=600,
-    )
-    told = [line for line in done.stdout.splitlines() if line.startswith(("got ", "refused "))]
-    assert told == [f"refused {port}" for port in ports], done.stdout
+    _no_block_is_served(psutil.Process(worker.jvm_pid()))
 
     # No list of processes and no remaining file contains the settings; only the worker's user may read its files.
     assert f"{worker.config}" in _command_lines()
@@ -207,6 +214,28 @@ def test_what_is_reached_of_spark(
         assert _SECRET not in told_at_start
 
 
+@pytest.mark.grid
+@pytest.mark.clusters
+def test_what_is_reached_of_an_executor(
+    make_spark: Callable[..., SparkCluster], make_merge: Callable[[SparkCluster], SparkMerge]
+) -> None:
+    spark = make_spark(cores=(4,))
+    merge = make_merge(spark)
+    merge.family.create(100)
+    merge.start()
+    [node] = spark.workers
+    [executor] = node.executors()
+    pythons = node.python_processes()
+    assert pythons
+    assert [_listening(process) for process in pythons] == [set() for _ in pythons]
+    sockets = _sockets([executor, *pythons])
+    assert sockets
+    assert {stat.S_IMODE(path.parent.stat().st_mode) for path in sockets} == {0o700}
+    _no_block_is_served(executor)
+    assert SECRET not in _command_lines()
+    merge.end()
+
+
 def _places(worker: Daemon) -> set[tuple[str, int]]:
     """Return where the worker and all processes that it has started listen."""
     try:
@@ -265,12 +294,14 @@ def _send_garbage(place: tuple[str, int], open_until: ExitStack) -> None:
                 made.send(os.urandom(_GARBAGE_BYTES))
 
 
-def _sockets(worker: Daemon) -> set[Path]:
-    """Return the paths of the sockets at which the worker and its processes listen."""
+def _sockets(processes: Iterable[psutil.Process]) -> set[Path]:
+    """Return the paths of the sockets at which these processes listen."""
     found: set[Path] = set()
-    for process in worker.session():
+    for process in processes:
         with suppress(psutil.Error):
-            found |= {Path(str(each.laddr)) for each in process.net_connections(kind="unix") if each.laddr}
+            found |= {
+                Path(process.cwd(), str(each.laddr)) for each in process.net_connections(kind="unix") if each.laddr
+            }
     return {path for path in found if path.suffix == ".sock"}
 
 
@@ -307,7 +338,7 @@ def test_a_stranger_at_the_ports(
     assert {port for _, port in places} == own | {port for _, port in _listening(jvm)}
 
     # The sockets in their place are in a folder of this user only.
-    sockets = _sockets(worker)
+    sockets = _sockets(worker.session())
     assert len(sockets) == 2
     assert {stat.S_IMODE(path.parent.stat().st_mode) for path in sockets} == {0o700}
 
@@ -333,7 +364,7 @@ def test_a_stranger_at_the_ports(
     assert all(path.exists() for path in sockets)
     worker.start()
     assert not any(path.exists() for path in sockets)
-    sockets = _sockets(worker)
+    sockets = _sockets(worker.session())
     assert len(sockets) == 2
     assert worker.terminate() == 0
     assert not any(path.parent.exists() for path in sockets)
