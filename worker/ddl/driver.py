@@ -462,7 +462,9 @@ class StatementDriver:
         )
         return StatementExecutor(
             statement_context,
-            StatementStructures(statement_context, tracker, dialect, self._known.memo, self._known.schemas),
+            StatementStructures(
+                statement_context, tracker, dialect, self._known.memo, self._known.schemas, self._known.sources
+            ),
             dialect,
             self._known.canonical,
             self._known.parked,

@@ -37,6 +37,7 @@ from shardmerge.worker.ddl.sql.dialect import Dialect
 from shardmerge.worker.ddl.sql.target_statement import Changing
 from shardmerge.worker.ddl.structure.parked_definitions import ParkedDefinitions
 from shardmerge.worker.ddl.structure.schema_tracker import SchemaTracker, open_tracker
+from shardmerge.worker.ddl.structure.source_structure import SourceStructures
 from shardmerge.worker.ddl.structure.structure_after import StructureMemo
 from shardmerge.worker.ddl.structure.structure_digest import CanonicalCreates
 from shardmerge.worker.relay.model import Statement
@@ -66,6 +67,7 @@ class KnownStructures:
     memo: StructureMemo = field(default_factory=StructureMemo)
     canonical: CanonicalCreates = field(default_factory=CanonicalCreates)
     schemas: SchemaDefaults = field(default_factory=SchemaDefaults)
+    sources: SourceStructures = field(default_factory=SourceStructures)
     parked: ParkedDefinitions = field(init=False)
 
     def __post_init__(self) -> None:
@@ -204,6 +206,7 @@ class FollowingStatements:
             dialect,
             self.known.memo,
             self.known.schemas,
+            self.known.sources,
             around.recorded(context.who[2]),
         )
         executor = StatementExecutor(statement_context, structures, dialect, self.known.canonical, self.known.parked)

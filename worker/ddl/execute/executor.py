@@ -152,7 +152,9 @@ class StatementExecutor:
         if text:
             text = self._for_target_alone(text, shard, creation)
             try:
-                tracked = self.structures.after_alter(shard.plan, creation, text)
+                tracked = self.structures.after_alter(
+                    shard.plan, creation, text, by_operator=not override.runs_original
+                )
             except ShardmergeError as error:
                 # The recorded structure may be newer than the statement; then an operator's override is right.
                 if override.runs_original or error.spec is not errors.ddl.STRUCTURE_REFUSES:

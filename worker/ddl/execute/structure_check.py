@@ -31,6 +31,7 @@ from shardmerge.worker.ddl.sql.target_statement import (
 )
 from shardmerge.worker.ddl.sql.transform_conflicts import transform_conflict
 from shardmerge.worker.ddl.structure.schema_tracker import SchemaTracker, Tracked
+from shardmerge.worker.ddl.structure.source_structure import SourceStructures
 from shardmerge.worker.ddl.structure.structure_after import StructureMemo, refusal_of, runner, structure_after
 from shardmerge.worker.relay.model import Statement
 from shardmerge.worker.rules.table_scope import TableName
@@ -108,6 +109,7 @@ class StatementStructures:
     dialect: Dialect
     memo: StructureMemo
     schemas: SchemaDefaults
+    sources: SourceStructures
     recorded: Mapping[int, CreateStatement] = field(default_factory=dict[int, CreateStatement])
     """The recorded CREATE TABLEs, as far as they have been read already, by shard table's number."""
 
@@ -128,11 +130,14 @@ class StatementStructures:
                 raise context.refusal(errors.ddl.NO_CREATION, table=table.full_name)
             return read_shard_creation(session, plan)
 
-    def after_alter(self, plan: TablePlan, creation: CreateStatement, text: str) -> Tracked:
-        """``plan``'s table after ``text``, the statement for merged tables."""
+    def after_alter(
+        self, plan: TablePlan, creation: CreateStatement, text: str, *, by_operator: bool = False
+    ) -> Tracked:
+        """``plan``'s table after ``text``, the statement for merged tables. ``by_operator``: see
+        :meth:`_as_at_source`."""
         context = self.context
         assert isinstance(context.ddl, Changing)  # noqa: S101 - for the type checker: nothing else alters
-        return structure_after(
+        tracked = structure_after(
             self.tracker,
             plan.table,
             creation,
@@ -144,10 +149,11 @@ class StatementStructures:
             self._refused,
             self.memo,
         )
+        return self._as_at_source(tracked, by_operator=by_operator)
 
     def after_create(self, action: Create, *, by_operator: bool = False) -> Tracked:
-        """The table that the statement creates. ``by_operator``: the operator's statements have created the target: if
-        the default of the schema is not known, the table is read from the source as it is now."""
+        """The table that the statement creates. ``by_operator``: see :meth:`_as_at_source`; if the default of the
+        schema is not known, the table is read from the source as it is now."""
         context, made = self.context, action.ddl
         if made.form == "like" and made.like is not None:
             return self._copied(action.name, made.like.name)
@@ -169,10 +175,11 @@ class StatementStructures:
             tracked = self.tracker.created(*action.name, runner(statement, context.source_session))
         except pymysql.MySQLError as error:
             raise refusal_of(error, ".".join(action.name), self._refused) from error
-        return Tracked(
+        tracked = Tracked(
             self.dialect.as_declared(tracked.table, context.statement, collation),
             self.dialect.default_after(tracked.creation, collation, context.statement),
         )
+        return self._as_at_source(tracked, by_operator=by_operator)
 
     def check(self, plan: TablePlan, creation: CreateStatement) -> None:
         """Check that the statement's names and values are the same at the target."""
@@ -184,6 +191,21 @@ class StatementStructures:
                 self._check_timestamps(plan, creation, ddl)
 
     # --- parts
+
+    def _as_at_source(self, tracked: Tracked, *, by_operator: bool) -> Tracked:
+        """Check that the source has the table as computed. ``by_operator``: the statement does not run at the target;
+        then the source's table counts. Raises STRUCTURE_DIFFERS."""
+        context = self.context
+        found = self.sources.contradiction(
+            context.run_context, context.statement, tracked, self.dialect.target, context.stop
+        )
+        if found is None:
+            return tracked
+        if by_operator:
+            return found.present
+        raise context.refusal(
+            errors.ddl.STRUCTURE_DIFFERS, table=tracked.table.full_name, here=found.here, there=found.there
+        )
 
     def _check_timestamps(self, plan: TablePlan, creation: CreateStatement, ddl: Ddl) -> None:
         """MariaDB sometimes gives such a TIMESTAMP the current time as its default, and sometimes does not: its
