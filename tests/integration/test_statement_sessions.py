@@ -427,6 +427,8 @@ def test_a_type_that_no_statement_has_shown(ends: Ends, tmp_path: Path) -> None:
         "ALTER TABLE t MODIFY d DATETIME",
         "SET sql_log_bin = 1",
         "INSERT INTO t VALUES (1, '2026-01-02 03:04:05')",
+        # Without a later statement the first one would stop: 50072.
+        "ALTER TABLE t COMMENT 'later'",
     ) as run:
         message = stopped(run, errors.decode.STRUCTURE_MISMATCH)
     assert "column d is DATETIME there (type code 18), and date in the known structure" in message
