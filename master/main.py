@@ -72,6 +72,7 @@ def command(path: Path | None, **flags: str | None) -> None:
                 reflection=file.grpc_reflection,
                 http=file.http_address,
                 http_is_default=file.http_is_default,
+                insecure=file.insecure,
                 history_days=file.history_days,
                 history_sample_seconds=file.history_sample_seconds,
             ),

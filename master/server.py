@@ -170,7 +170,10 @@ class Master:
             self._check_key()
             # Probes and metrics answer as soon as the gRPC port does.
             self._http = started_endpoint(
-                self._settings.http, self._probes.probes(), is_default=self._settings.http_is_default
+                self._settings.http,
+                self._probes.probes(),
+                is_default=self._settings.http_is_default,
+                tokens=None if self._settings.insecure else secret.metrics_tokens,
             )
             if self._http is not None:
                 undo.callback(self._http.stop)

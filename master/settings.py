@@ -19,7 +19,8 @@ class Settings:
     text. ``socket``: path of a Unix socket to listen at, too, "" for none; the master runs without a default one that
     it cannot create. ``key_file``: the key that encrypts passwords in etcd; None: they are stored in plain text, as in
     tests. ``reflection``: whether the gRPC services are described to callers. ``http``: where the HTTP endpoint
-    listens, "": it is off; the master runs without a default one that is in use. ``history_days``: how long the
+    listens, "": it is off; the master runs without a default one that is in use. ``insecure``: it gives the metrics to
+    every caller. ``history_days``: how long the
     history of tasks is kept; ``history_sample_seconds``: between two samples of a task's lag and rate.
     """
 
@@ -39,5 +40,6 @@ class Settings:
     reflection: bool = False
     http: str = ""
     http_is_default: bool = False
+    insecure: bool = False
     history_days: int = 30
     history_sample_seconds: int = 600

@@ -90,6 +90,11 @@ class SecretKey:
         """By identifier, the keys that prove calls (proto/rpc/caller_proof.py). They reveal nothing of the keys."""
         return {_derived(key, "id").hex(): _derived(key, "call") for key in (self.key, *self.older)}
 
+    @property
+    def metrics_tokens(self) -> tuple[str, ...]:
+        """With each key, the token of a caller that reads the metrics. It reveals nothing of the key."""
+        return tuple(_derived(key, "metrics").hex() for key in (self.key, *self.older))
+
     def seal(self, plain: str, binding: Binding) -> str:
         """The encrypted text of ``plain``, which only ``binding`` opens."""
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -318,6 +323,12 @@ def call_keys() -> dict[str, bytes]:
     """:attr:`SecretKey.call_keys` of the keys in use; none without a key."""
     key = _current()
     return {} if key is None else key.call_keys
+
+
+def metrics_tokens() -> tuple[str, ...]:
+    """:attr:`SecretKey.metrics_tokens` of the keys in use; none without a key."""
+    key = _current()
+    return () if key is None else key.metrics_tokens
 
 
 def to_stored(text: str, bound: Bound) -> str:

@@ -239,9 +239,9 @@ class Demo:
             ("--help",),
         ):
             print("  ", *self.dmctl(*arguments))
-        scheme = "http" if self.cluster.tls is None else "https"
+        token = " ".join(self.dmctl("encrypt", "--metrics-token"))
         for daemon in self.cluster.daemons:
-            print(f"   metrics: {scheme}://{daemon.http}/metrics   ({daemon.name})")
+            print(f'   curl -H "Authorization: Bearer $({token})" http://{daemon.http}/metrics   # {daemon.name}')
         for address in self.spark_uis():
             print(f"   Spark UI        {address}")
         for server in (*(source.server for source in self.sources), self.target):

@@ -1,11 +1,16 @@
-"""The pages of a daemon's HTTP endpoint. None of them names a task, a source or a server, except /metrics."""
+"""The pages of a daemon's HTTP endpoint. None of them names a task, a source or a server, except /metrics.
+
+Every caller gets the others. /metrics is for callers that the daemon knows: by a certificate, or in plain text by a
+token that is derived from the cluster's key, for other users of the machine reach a loopback address, too.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import hmac
 import threading
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from contextlib import suppress
 
 from starlette.applications import Starlette
@@ -30,20 +35,35 @@ a loop take at most a fifth of the daemon's processor time. Until then they get 
 MOST_HEAD_BYTES = 8192
 _METHODS = frozenset({"GET", "HEAD"})
 _ALLOWED = ", ".join(sorted(_METHODS))
+_HINT = "send the token that `dmctl encrypt --metrics-token` prints (docs/how-to/monitor.md)"
 
 Page = Callable[[Request], Awaitable[Response]]
+Tokens = Callable[[], Collection[str]]
+"""The tokens that are accepted now."""
+
+OF_CALLERS = frozenset({"/metrics"})
+"""The pages for known callers."""
 
 
-def application(probes: Probes, host: str | None = None) -> ASGIApp:
-    """The pages of a daemon. ``host``: see :func:`shardmerge.proto.http.hosts.checked_host`."""
-    pages: dict[str, Page] = {
+def pages(probes: Probes) -> dict[str, Page]:
+    """Every page by its path."""
+    return {
         "/metrics": _metrics(probes),
         "/livez": _livez(probes),
         "/readyz": _readyz(probes),
         "/leader": _leader(probes),
         "/version": _version(probes),
     }
-    inner = Starlette(routes=[Route(path, page, methods=["GET"]) for path, page in pages.items()])
+
+
+def application(probes: Probes, host: str | None = None, tokens: Tokens | None = None) -> ASGIApp:
+    """The pages of a daemon. ``host``: see :func:`shardmerge.proto.http.hosts.checked_host`. ``tokens``: a caller of
+    :data:`OF_CALLERS` must send one of them; None: something else shows who calls, or every caller gets them."""
+    served = {
+        path: page if tokens is None or path not in OF_CALLERS else _with_token(page, tokens)
+        for path, page in pages(probes).items()
+    }
+    inner = Starlette(routes=[Route(path, page, methods=["GET"]) for path, page in served.items()])
     inner.router.redirect_slashes = False  # a redirection would repeat the request's host
     return _OnlyReads(inner, host)
 
@@ -79,6 +99,23 @@ def _refusal(scope: Scope, host: str | None) -> Response | None:
     if host is not None and not is_asked_for(asked, host):
         return PlainTextResponse("this address answers for localhost, its own name and addresses only\n", 421, closing)
     return None
+
+
+def _with_token(page: Page, tokens: Tokens) -> Page:
+    """The page, for callers with a token."""
+    refusals = RateLimit()
+
+    async def checked(request: Request) -> Response:
+        scheme, _, token = request.headers.get("authorization", "").partition(" ")
+        given = token.strip().encode()
+        if scheme.lower() == "bearer" and any(hmac.compare_digest(given, each.encode()) for each in tokens()):
+            return await page(request)
+        left_out = refusals.left_out("token")
+        if left_out is not None:
+            log.warning("metrics refused: the caller has no token", workaround=_HINT, left_out=left_out)
+        return PlainTextResponse(f"{_HINT}\n", 401, {"WWW-Authenticate": "Bearer"})
+
+    return checked
 
 
 def _metrics(probes: Probes) -> Page:

@@ -20,7 +20,7 @@ from shardmerge.proto.http.acceptor import Acceptor
 from shardmerge.proto.http.connection import IDLE_SECONDS, LimitedConnection
 from shardmerge.proto.http.hosts import checked_host
 from shardmerge.proto.http.probes import Probes
-from shardmerge.proto.http.routes import MOST_HEAD_BYTES, application
+from shardmerge.proto.http.routes import MOST_HEAD_BYTES, Tokens, application
 from shardmerge.proto.log import get_logger
 from shardmerge.proto.rpc.server import bind_error_reason
 from shardmerge.proto.tls import process as tls
@@ -42,11 +42,13 @@ class HttpEndpoint:
     With :func:`shardmerge.proto.tls.process.use` it accepts only TLS, from callers that show a certificate.
     """
 
-    def __init__(self, address: str, probes: Probes) -> None:
-        """``address``: host:port, without a host every interface."""
+    def __init__(self, address: str, probes: Probes, tokens: Tokens | None = None) -> None:
+        """``address``: host:port, without a host every interface. ``tokens``: those of the callers in plain text that
+        get the metrics; None: all callers get them."""
         self._address = address
+        has_tls = tls.of_process() is not None
         self._config = Config(
-            application(probes, checked_host(address, has_tls=tls.of_process() is not None)),
+            application(probes, checked_host(address, has_tls=has_tls), None if has_tls else tokens),
             http=LimitedConnection,
             ws="none",
             lifespan="off",
@@ -141,12 +143,15 @@ class HttpEndpoint:
                 connection.transport.abort()
 
 
-def started_endpoint(address: str, probes: Probes, *, is_default: bool) -> HttpEndpoint | None:
+def started_endpoint(
+    address: str, probes: Probes, *, is_default: bool, tokens: Tokens | None = None
+) -> HttpEndpoint | None:
     """A started endpoint at ``address``; None for "". ``is_default``: nobody has configured the address, so the daemon
-    starts without the endpoint if it is in use. Raises what :meth:`HttpEndpoint.start` raises."""
+    starts without the endpoint if it is in use. ``tokens``: see :class:`HttpEndpoint`. Raises what
+    :meth:`HttpEndpoint.start` raises."""
     if not address:
         return None
-    endpoint = HttpEndpoint(address, probes)
+    endpoint = HttpEndpoint(address, probes, tokens)
     try:
         endpoint.start()
     except ShardmergeError as error:

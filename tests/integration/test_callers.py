@@ -18,19 +18,17 @@ import grpc
 import pytest
 from grpc_health.v1 import health_pb2
 
-from shardmerge.proto import compare_pb2, errors, identity_pb2, master_pb2, relay_pb2, secret, worker_pb2
+from shardmerge.proto import errors, identity_pb2, secret
 from shardmerge.proto.rpc.caller_proof import METADATA
 from shardmerge.proto.rpc.client import coded_from_rpc
 from shardmerge.proto.rpc.proving_channel import ProvingChannel
 from tests.support import identity
+from tests.support.canary import NOBODY
 from tests.support.cluster import Cluster
 from tests.support.daemon import ROOT, Daemon, command
 from tests.support.mariadb import MariaDB
+from tests.support.rpcs import OF_EVERYONE, OF_RUN, all_rpcs
 from tests.support.world import Family
-
-_NOBODY = 65534
-_OF_RUN = ("Relay", "CompareDesk")
-"""Services for the tasks of a run: test_stranger.py tests that they accept only the secret of the run."""
 
 
 @pytest.fixture(scope="module")
@@ -40,15 +38,12 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 
 def _methods(*, of_master: bool) -> list[tuple[str, bool]]:
-    """Return the path of each RPC, and whether it streams its answer."""
-    found: list[tuple[str, bool]] = []
-    for file in (master_pb2, compare_pb2, worker_pb2, relay_pb2):
-        for service in file.DESCRIPTOR.services_by_name.values():
-            if service.name not in _OF_RUN and (service.name in ("Master", "Compare")) is of_master:
-                found += [
-                    (f"/{service.full_name}/{method.name}", method.server_streaming) for method in service.methods
-                ]
-    return found
+    """Return the path of each RPC that needs a known caller, and whether it streams its answer."""
+    return [
+        (rpc.path, rpc.descriptor.server_streaming)
+        for rpc in all_rpcs()
+        if rpc.service not in (*OF_RUN, *OF_EVERYONE) and rpc.of_master is of_master
+    ]
 
 
 def _code(channel: Any, method: str, streams: bool, metadata: Sequence[tuple[str, bytes]] = ()) -> int:
@@ -172,7 +167,7 @@ def test_another_user_of_the_machine_commands_nothing(
     [master], [worker] = cluster.masters, cluster.workers
     shared = Path("/tmp") / f"shardmerge-{os.getpid()}"
     shared.mkdir(mode=0o755)
-    os.chown(shared, _NOBODY, _NOBODY)
+    os.chown(shared, NOBODY, NOBODY)
     try:
         task = shared / "task.yaml"
         task.write_text(family.task())
@@ -186,7 +181,7 @@ def test_another_user_of_the_machine_commands_nothing(
             ("config", "task", "kept"),
             ("support-bundle", "-o", str(shared / "bundle.zip")),
         ):
-            ended = _dmctl(cluster, master.address, *arguments, user=_NOBODY)
+            ended = _dmctl(cluster, master.address, *arguments, user=NOBODY)
             said = ended.stdout + ended.stderr
             assert ended.returncode != 0, arguments
             assert errors.tls.CALLER_UNKNOWN.name in said or "Permission denied" in said, (arguments, said)

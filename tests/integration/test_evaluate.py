@@ -236,6 +236,8 @@ OUTSIDE = [
     "(SELECT max(value) FROM text.`/etc/passwd`)",
     "EXISTS (SELECT 1 FROM csv.`/etc/passwd`)",
     "v IN (SELECT value FROM text.`/etc/passwd`)",
+    "(SELECT max(value) FROM read_files('/etc/passwd'))",
+    "read_files('/etc/passwd')",
     "from_avro(CAST(v AS BINARY), 'x')",
     "from_protobuf(CAST(v AS BINARY), 'a', '/etc/passwd')",
     "from_json(v, 'a INT').a",

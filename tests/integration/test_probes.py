@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import socket
 import ssl
@@ -15,9 +16,10 @@ import grpc
 import pytest
 from grpc_health.v1 import health_pb2
 
-from shardmerge.proto import errors
+from shardmerge.proto import errors, secret
 from tests.support.certificates import Authority, end_of
 from tests.support.daemon import Daemon
+from tests.support.dmctl import dmctl
 from tests.support.etcd import Etcd
 from tests.support.metrics import parse, request, scrape
 from tests.support.wait import until
@@ -125,6 +127,32 @@ def test_the_address_is_configured_or_chosen(masters: list[Daemon]) -> None:
     master.start()
     assert _status(master, "/livez") == 200
     assert f"http://{chosen}/metrics" in master.log.read_text()
+
+
+def test_without_tls_prometheus_sends_the_token_of_dmctl(masters: list[Daemon]) -> None:
+    """Every user of the machine reaches the port."""
+    master = masters[0]
+    master.write_config(insecure="true")
+    master.start()
+    assert "dm_leader" in request(master, "/metrics", headers={}).text
+    master.kill()
+    master.write_config()
+    master.start()
+    printed = dmctl(["encrypt", "--metrics-token", "--secret-key-path", str(master.key)], os.environ, 60)
+    sent = {"Authorization": f"Bearer {printed.stdout.strip()}"}
+    assert "dm_leader" in request(master, "/metrics", headers=sent).text
+    refused = request(master, "/metrics", headers={})
+    assert refused.status == 401 and "dm_" not in refused.text
+    assert "metrics refused" in master.log.read_text() and printed.stdout.strip() not in master.log.read_text()
+
+    # The token of a key that replaces this one counts at once, and the former one until its line is removed.
+    secret.add_key(str(master.key))
+    secret.rotate_keys(str(master.key))
+    assert sent["Authorization"] != f"Bearer {master.metrics_token}"
+    assert [request(master, "/metrics", headers=each).status for each in (None, sent, {})] == [200, 200, 401]
+    first, *_ = master.key.read_text().splitlines()
+    master.key.write_text(f"{first}\n")
+    until(lambda: request(master, "/metrics", headers=sent).status == 401, "the former one is worth nothing")
 
 
 def test_with_tls_prometheus_shows_a_certificate(masters: list[Daemon], etcd: Etcd, tmp_path: Path) -> None:

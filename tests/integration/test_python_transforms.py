@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -12,8 +13,21 @@ from tests.support.mariadb import MariaDB
 from tests.support.wait import until
 
 MODULE = """
+import functools
+import os
 import pyarrow as pa
 import pyarrow.compute as pc
+from os import popen, system
+
+alias, part = os.system, functools.partial(os.system)
+
+class Totals:
+    def __new__(cls, batch): return totals(batch)
+
+def _private(batch): return totals(batch)
+
+@functools.wraps(popen)
+def wrapped(batch): return totals(batch)
 
 def totals(batch):
     if 13 in batch.column("qty").to_pylist():
@@ -48,8 +62,13 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MariaDB]:
 
 
 @pytest.fixture(scope="module")
-def cluster(server: MariaDB, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    modules = tmp_path_factory.mktemp("modules")
+def modules(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder of the user's modules."""
+    return tmp_path_factory.mktemp("modules")
+
+
+@pytest.fixture(scope="module")
+def cluster(server: MariaDB, modules: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     (modules / "own_rows.py").write_text(MODULE)
     made = Cluster(
         tmp_path_factory.mktemp("cluster"),
@@ -76,15 +95,67 @@ def _task(server: MariaDB, python: str, output: str = "{total: 'DECIMAL(20,2) NO
 
 
 @pytest.mark.parametrize(
-    "python", ["os:removedirs", "subprocess:run", "shardmerge.proto.secret:use", "own_rows.more:f"]
+    "python",
+    [
+        "os:removedirs",
+        "subprocess:run",
+        "shardmerge.proto.secret:use",
+        "own_rows.more:f",
+        "own_rows.os:system",
+        "own_rows.__builtins__:exec",
+        "__main__:exec",
+        "not_named:totals",  # it is beside the allowed one
+        "tests.support.own_functions:twice",  # it is in the working directory of the worker
+        "in_relay:totals",
+    ],
 )
-def test_modules_that_the_worker_s_file_does_not_name(cluster: Cluster, server: MariaDB, python: str) -> None:
+def test_modules_that_the_worker_s_file_does_not_name(
+    cluster: Cluster, server: MariaDB, modules: Path, python: str
+) -> None:
     file = cluster.write("refused.yaml", _task(server, python))
+    [worker], marker = cluster.workers, cluster.directory / "imported"
+    relay = cluster.directory / f"{worker.name}-relay"
+    for place in (relay / "in_relay.py", modules / "not_named.py"):
+        place.write_text(f"open({str(marker)!r}, 'w').close()\n{MODULE}")
     for command in ("check-task", "start-task"):
         answer = cluster.dmctl(command, file, check=False)
         assert answer.code == 1, answer.text
         assert f"{errors.config.MODULE_NOT_ALLOWED.code}" in answer.text, answer.text
         assert f"transform-modules: [{python.partition(':')[0]}]" in answer.text.replace("\n", " "), answer.text
+    assert not marker.exists()
+
+
+@pytest.mark.parametrize("name", ["system", "popen", "alias", "part", "wrapped", "Totals", "os", "functools", "absent"])
+def test_what_an_allowed_module_does_not_define_as_a_function(cluster: Cluster, server: MariaDB, name: str) -> None:
+    file = cluster.write("refused.yaml", _task(server, f"own_rows:{name}"))
+    for command in ("check-task", "start-task"):
+        answer = cluster.dmctl(command, file, check=False)
+        assert answer.code == 1, answer.text
+        assert f"{errors.config.TRANSFORM_REFUSED.code}" in answer.text, answer.text
+        assert f"module own_rows defines no function {name}" in " ".join(answer.text.split()), answer.text
+
+
+@pytest.mark.parametrize(
+    "python",
+    [
+        "own_rows:_private",
+        "own_rows:__loader__",
+        "own_rows:__builtins__",
+        "own_rows:totals.__globals__",
+        "own_rows:os.system",
+        "own_rows:totals()",
+        "own_rows:totals:system",
+        "own_rows/../not_named:totals",
+        ".own_rows:totals",
+        "own_rows\u2024more:totals",
+    ],
+)
+def test_what_is_no_name_of_a_function(cluster: Cluster, server: MariaDB, python: str) -> None:
+    file = cluster.write("refused.yaml", _task(server, python))
+    for command in ("check-task", "start-task"):
+        answer = cluster.dmctl(command, file, check=False)
+        assert answer.code == 1, answer.text
+        assert "must be package.module:function" in " ".join(answer.text.split()), answer.text
 
 
 def test_a_function_that_does_not_fit_is_found_before_anything_begins(cluster: Cluster, server: MariaDB) -> None:

@@ -10,16 +10,14 @@ import random
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
 import grpc
 import psutil
 import pytest
-from google.protobuf.descriptor import MethodDescriptor
 
-from shardmerge.proto import compare_pb2, etcd_keys, identity_pb2, master_pb2, relay_pb2, worker_pb2
+from shardmerge.proto import etcd_keys
 from shardmerge.proto.common_pb2 import ErrorDetail
 from shardmerge.proto.rpc.coded_errors import ERROR_METADATA
 from tests.support import identity
@@ -27,6 +25,7 @@ from tests.support.cluster import Cluster
 from tests.support.daemon import Daemon
 from tests.support.mariadb import MariaDB
 from tests.support.mutations import mutated
+from tests.support.rpcs import Rpc, all_rpcs
 from tests.support.world import Family
 
 _CALLS = int(os.environ.get("SHARDMERGE_FUZZ_CALLS", "100"))
@@ -36,23 +35,6 @@ _AT_ONCE = 8  # calls of one RPC at the same time
 _DEADLINE_SECONDS = 120.0
 _MOST_GROWTH = 50 << 20
 _INTERNAL = b"internal-error"
-
-
-@dataclass(frozen=True, slots=True)
-class _Rpc:
-    path: str
-    descriptor: MethodDescriptor
-    of_master: bool
-
-
-def _rpcs() -> list[_Rpc]:
-    found: list[_Rpc] = []
-    for file in (master_pb2, compare_pb2, worker_pb2, relay_pb2, identity_pb2):
-        for service in file.DESCRIPTOR.services_by_name.values():
-            of_master = service.name in ("Master", "Compare")
-            for method in service.methods:
-                found.append(_Rpc(f"/{service.full_name}/{method.name}", method, of_master))
-    return found
 
 
 @pytest.fixture
@@ -97,7 +79,7 @@ def _outcome(call: Callable[[], object]) -> str:
     return f"{_INTERNAL.decode()} within an answer" if _INTERNAL in answer else "OK"
 
 
-def _send(channel: Any, rpc: _Rpc, raw: bytes) -> Callable[[], object]:
+def _send(channel: Any, rpc: Rpc, raw: bytes) -> Callable[[], object]:
     """Send the request; return the function that waits for the answer."""
     if not rpc.descriptor.server_streaming:
         sent: Any = channel.unary_unary(rpc.path).future(raw, timeout=_DEADLINE_SECONDS)
@@ -106,7 +88,7 @@ def _send(channel: Any, rpc: _Rpc, raw: bytes) -> Callable[[], object]:
     return lambda: b"".join(frames)
 
 
-def _fuzz(channel: grpc.Channel, rpc: _Rpc, calls: int, faults: list[str]) -> Counter[str]:
+def _fuzz(channel: grpc.Channel, rpc: Rpc, calls: int, faults: list[str]) -> Counter[str]:
     pick = random.Random(f"{_SEED}/{rpc.path}")
     found: Counter[str] = Counter()
     waiting: list[tuple[bytes, Callable[[], object]]] = []
@@ -125,14 +107,14 @@ def _fuzz(channel: grpc.Channel, rpc: _Rpc, calls: int, faults: list[str]) -> Co
 
 def test_no_request_breaks_anything(cluster: Cluster) -> None:
     [master], [worker] = cluster.masters, cluster.workers
-    rpcs = _rpcs()
+    rpcs = all_rpcs()
     assert {rpc.of_master for rpc in rpcs} == {True, False}
     channels = {
         daemon.address: [identity.own_channel(daemon.address) for _ in range(_CHANNELS)] for daemon in (master, worker)
     }
     faults: list[str] = []
 
-    def run(at: int, rpc: _Rpc, calls: int) -> Counter[str]:
+    def run(at: int, rpc: Rpc, calls: int) -> Counter[str]:
         daemon = master if rpc.of_master else worker
         found = _fuzz(channels[daemon.address][at % _CHANNELS], rpc, calls, faults)
         assert found.total() == calls, (rpc.path, found)

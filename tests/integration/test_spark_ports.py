@@ -236,6 +236,24 @@ def test_what_is_reached_of_an_executor(
     merge.end()
 
 
+def test_no_module_of_the_working_directory_is_imported(tmp_path: Path) -> None:
+    """Other users may write to it: it can be /tmp."""
+    folder = tmp_path / "entered"
+    folder.mkdir()
+    marker = folder / "imported"
+    for name, rest in (("struct", "from _struct import *; from _struct import _clearcache"), ("pickletools", "")):
+        (folder / f"{name}.py").write_text(f"open({str(marker)!r}, 'a').write(__name__)\n{rest}\n")
+    with Cluster(tmp_path / "cluster", workers=0) as cluster:
+        worker = Daemon("worker", "w1", cluster.directory, {"etcd": [cluster.etcd.endpoint]}, {})
+        worker.folder = folder
+        try:
+            worker.start()
+            until(worker.spark_task_pids, "Python processes run")
+            assert not marker.exists(), marker.read_text()
+        finally:
+            worker.stop()
+
+
 def _places(worker: Daemon) -> set[tuple[str, int]]:
     """Return where the worker and all processes that it has started listen."""
     try:

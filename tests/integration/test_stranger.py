@@ -1,4 +1,5 @@
-"""Tests that a client without credentials but with access to local files gets no row or password, and ends no run.
+"""Tests that a client without credentials but with access to local files gets no row or password, and ends no run; nor
+does one with the secret of a run that has ended, or of another run.
 
 The test has a cluster of its own: its accounts have unique passwords, and all files and answers of its processes are
 searched for them.
@@ -6,11 +7,12 @@ searched for them.
 
 from __future__ import annotations
 
-import base64
-import os
+import re
 import stat
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
+from typing import Any, cast
 
 import grpc
 import pytest
@@ -25,6 +27,8 @@ from shardmerge.proto import (
     worker_pb2_grpc,
 )
 from shardmerge.proto.rpc import client
+from tests.support.canary import files_of, forms, processes_of
+from tests.support.rpcs import OF_RUN, all_rpcs, filled
 from tests.support.wait import until
 from tests.support.world import Family, World
 
@@ -68,6 +72,11 @@ class Stranger:
         self.source, self.task, self.epoch = source, family.name, subtask.epoch
         self.relay = relay_pb2_grpc.RelayStub(self.channel)
         self.desk = compare_pb2_grpc.CompareDeskStub(self.channel)
+
+    def password(self, secret: str) -> str:
+        """Return the password of the target that a lane with this secret gets, "" for none."""
+        request = relay_pb2.CredentialsRequest(who=self.who(0, secret))
+        return self.relay.Credentials(request, timeout=20).target.password
 
     def who(self, index: int, secret: str) -> relay_pb2.TaskIdentity:
         return relay_pb2.TaskIdentity(
@@ -147,10 +156,12 @@ def test_no_password_is_left_in_reach(world: World, family: Family, stranger: St
     """No password is in a file that others may read, in a command line, in data that Spark has pickled, or in an
     answer."""
     world.cluster.dmctl("compare", family.name)
-    needles = _forms(CANARY)
-    found = [f"{path}: {needle!r}" for path in _files(world) for needle in needles if needle in path.read_bytes()]
+    needles = forms(CANARY)
+    found = [
+        f"{path}: {needle!r}" for path in files_of(world.cluster) for needle in needles if needle in path.read_bytes()
+    ]
     assert not found, found
-    lines = {pid: Path(f"/proc/{pid}/cmdline").read_bytes() for pid in _processes(world)}
+    lines = {pid: Path(f"/proc/{pid}/cmdline").read_bytes() for pid in processes_of(world.cluster)}
     assert not [pid for pid, line in lines.items() if any(needle in line for needle in needles)]
     answers = [
         world.cluster.dmctl("query-status", family.name).text,
@@ -170,25 +181,93 @@ def test_files_of_a_run_are_its_users_alone(world: World, family: Family) -> Non
     assert not open_to_others, open_to_others
 
 
-def _forms(secret: str) -> list[bytes]:
-    """Return the password as text, and in UTF-16, hex and base64."""
-    plain = secret.encode()
-    return [plain, secret.encode("utf-16-le"), plain.hex().encode(), base64.b64encode(plain)[:-4]]
+# -- the secret of a run, in a wrong place
 
 
-def _files(world: World) -> Iterator[Path]:
-    """Return the files that the cluster's processes have written; not those that the test gave dmctl, nor those of
-    servers."""
-    for path in world.cluster.directory.rglob("*"):
-        if path.is_file() and path.suffix not in (".yaml", ".yml"):
-            yield path
-    for pid in _processes(world):
-        for link in Path(f"/proc/{pid}/fd").iterdir():
-            target = Path(os.readlink(link)) if link.is_symlink() else link
-            if target.is_file() and world.cluster.directory not in target.parents and str(target).startswith("/tmp/"):
-                yield target
+def _memory(pid: int) -> Iterator[bytes]:
+    """Return what a process of the same user has in its memory."""
+    with Path(f"/proc/{pid}/mem").open("rb", buffering=0) as memory:
+        for line in Path(f"/proc/{pid}/maps").read_text().splitlines():
+            place, rights, *_, name = [*line.split(maxsplit=5), ""][:6]
+            if rights.startswith("rw") and not name.startswith("/"):
+                begin, end = (int(each, 16) for each in place.split("-"))
+                with suppress(OSError):
+                    memory.seek(begin)
+                    yield memory.read(end - begin)
 
 
-def _processes(world: World) -> list[int]:
-    """Return the ids of the daemons, their JVMs and Spark's Python processes."""
-    return [process.pid for daemon in world.cluster.daemons for process in daemon.session()]
+def _secret_of(stranger: Stranger) -> str:
+    """Return the secret of the subtask's run: its lanes have it, in what their tasks were made of. A call with it is
+    valid while the run lasts."""
+    pickled = re.compile(rb"\x8c\x2b([A-Za-z0-9_-]{43})")
+    pids = stranger.worker.spark_task_pids()
+    found = {match.decode() for pid in pids for part in _memory(pid) for match in pickled.findall(part)}
+    [secret] = [each for each in found if stranger.password(each) == CANARY]
+    return secret
+
+
+def _replayed(stranger: Stranger, secret: str) -> dict[str, str]:
+    """Return the answers to every call of a run's tasks: those that change something ask for much."""
+    who = stranger.who(0, secret)
+    values = {"task": who.task, "source": who.source, "epoch": who.epoch, "index": 0, "run_secret": secret}
+    failed = common_pb2.ErrorDetail(code=1, name="forged", message="forged")
+    asked: dict[str, Any] = {
+        rpc.path: filled(rpc.descriptor.input_type, values) for rpc in all_rpcs() if rpc.service in OF_RUN
+    }
+    asked["/shardmerge.v1.Relay/Subscribe"] = _from_the_start(who)
+    asked["/shardmerge.v1.Relay/ReportLane"] = relay_pb2.LaneReport(who=who, failed=failed)
+    asked["/shardmerge.v1.Relay/ReportChunk"] = relay_pb2.ChunkReport(who=who, failed=failed)
+    answers: dict[str, str] = {}
+    for path, request in asked.items():
+        call = cast("Any", stranger.channel).stream_stream(path)(iter([request.SerializeToString()]), timeout=20)
+        try:
+            answers[path] = repr(list(cast("Iterator[bytes]", call)))
+        except grpc.RpcError as error:
+            assert isinstance(error, grpc.Call)
+            answers[path] = f"{error.code().name}: {error.details()}"
+    return answers
+
+
+def _records(world: World) -> list[tuple[object, ...]]:
+    tables = world.target.query(
+        "SELECT CONCAT('dm_meta.', table_name) FROM information_schema.tables WHERE table_schema = 'dm_meta'"
+    )
+    return [row for (table,) in tables for row in world.target.query(f"CHECKSUM TABLE {table}")]
+
+
+@pytest.mark.parametrize("then", ["it has ended", "another run", "another task"])
+def test_the_secret_of_a_run_opens_nothing_else(world: World, family: Family, stranger: Stranger, then: str) -> None:
+    mine = world.family(f"replayed_{then.split()[1]}")
+    mine.create(20)
+    world.cluster.start_task(mine.task(extra=_TASK))
+    world.cluster.wait_replicating(mine.name)
+    replaying = Stranger(world, mine)
+    secret = _secret_of(replaying)
+    epoch = replaying.epoch
+    assert replaying.password("x" * 43) == "", "the call is valid by its secret only"
+    if then == "another task":
+        assert _replayed(stranger, secret) == _replayed(stranger, "x" * 43)
+        assert stranger.password(secret) == ""
+        _is_alive(world, family, stranger)
+    elif then == "another run":
+        world.cluster.dmctl("pause-task", mine.name)
+        world.cluster.wait_paused(mine.name)
+        assert _replayed(replaying, secret) == _replayed(replaying, "x" * 43)
+        world.cluster.dmctl("resume-task", mine.name)
+        world.cluster.wait_replicating(mine.name)
+        now = Stranger(world, mine)
+        assert now.epoch > epoch
+        assert _replayed(replaying, secret) == _replayed(replaying, "x" * 43)
+        # Even if the caller knows the number of the new run.
+        assert _replayed(now, secret) == _replayed(now, "x" * 43)
+        assert now.password(secret) == ""
+        _is_alive(world, mine, now)
+        now.channel.close()
+    else:
+        world.cluster.dmctl("stop-task", mine.name)
+        until(lambda: not world.cluster.subtasks(mine.name), "the task has ended")
+        before = _records(world)
+        assert _replayed(replaying, secret) == _replayed(replaying, "x" * 43)
+        assert replaying.password(secret) == ""
+        assert _records(world) == before
+    replaying.channel.close()

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import psutil
 
+from shardmerge.proto import secret
 from shardmerge.proto.files.durable_file import private_text
 from tests.support import identity
 from tests.support.loan import LentProcess
@@ -66,6 +67,8 @@ class Daemon:
         self._command = [command(f"dm-{kind}")]
         if kind == "worker" and not spark:
             self._command = [sys.executable, "-m", "tests.support.worker_without_jvm"]
+        self.folder = ROOT
+        """The working directory of the process."""
         self._process: subprocess.Popen[bytes] | LentProcess | None = None
         self._log_begin = 0
 
@@ -76,6 +79,11 @@ class Daemon:
             return Path(str(configured))
         state = {**own_state(self.config.parent), **self._environment}["XDG_STATE_HOME"]
         return Path(state) / "shardmerge" / "secret.key"
+
+    @property
+    def metrics_token(self) -> str:
+        """The token of Prometheus, while there is no TLS."""
+        return secret.load_key(str(self.key)).metrics_tokens[0]
 
     def write_config(self, **changes: Setting) -> None:
         """Write the file anew, with ``changes`` (underscores replace hyphens); the daemon reads it at its next
@@ -109,7 +117,7 @@ class Daemon:
             self._log_begin = log.tell()
             self._process = subprocess.Popen(
                 [*self._command, "--config", str(self.config)],
-                cwd=ROOT,
+                cwd=self.folder,
                 env={**os.environ, **own_state(self.config.parent), **self._environment},
                 stdin=subprocess.DEVNULL,
                 stdout=log,

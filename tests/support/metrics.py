@@ -52,11 +52,13 @@ class Scrape:
 def request(
     daemon: Daemon, path: str, method: str = "GET", headers: Mapping[str, str] | None = None, body: bytes | None = None
 ) -> Page:
-    """Make one request; ``body``: sent with its length."""
+    """Make one request; ``body``: sent with its length. ``headers``: None for those of a known caller."""
+    if headers is None:
+        headers = {} if path != "/metrics" else {"Authorization": f"Bearer {daemon.metrics_token}"}
     host, _, port = daemon.http.rpartition(":")
     connection = http.client.HTTPConnection(host, int(port), timeout=30)
     try:
-        connection.request(method, path, body, dict(headers or {}))
+        connection.request(method, path, body, dict(headers))
         answer = connection.getresponse()
         return Page(answer.status, {name.lower(): value for name, value in answer.getheaders()}, answer.read().decode())
     finally:

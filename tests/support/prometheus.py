@@ -48,11 +48,18 @@ class Prometheus(Server):
     def start(self) -> Prometheus:
         self.directory.mkdir(parents=True, exist_ok=True)
         (self.directory / "rules.yml").write_text(quick(RULES.read_text(encoding="utf-8")), encoding="utf-8")
+        # All daemons of a cluster have the same key.
+        [token] = {daemon.metrics_token for daemons in self._jobs.values() for daemon in daemons}
+        (self.directory / "token").write_text(f"{token}\n", encoding="utf-8")
         configuration = {
             "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
             "rule_files": ["rules.yml"],
             "scrape_configs": [
-                {"job_name": job, "static_configs": [{"targets": [daemon.http for daemon in daemons]}]}
+                {
+                    "job_name": job,
+                    "static_configs": [{"targets": [daemon.http for daemon in daemons]}],
+                    "authorization": {"credentials_file": str(self.directory / "token")},
+                }
                 for job, daemons in self._jobs.items()
             ],
         }

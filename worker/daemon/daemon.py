@@ -137,6 +137,7 @@ class Daemon:
             self._config.http_address,
             self._probes.probes(lambda: self._runner, self._comparisons.figures),
             is_default=self._config.http_is_default,
+            tokens=None if self._config.insecure else secret.metrics_tokens,
         )
         listen(self._server, self._config.worker_addr)
         self._server.start()

@@ -266,13 +266,14 @@ class TaskService(relay_pb2_grpc.RelayServicer):
 
     def ReportLane(self, request: relay_pb2.LaneReport, context: grpc.ServicerContext) -> relay_pb2.ReportAck:
         running = self._replicate(request.who)
-        if running is not None:
-            self._check_place(request)
-            self.totals.add(request)
-            self._retries.observe(request)
+        if running is None:
+            return relay_pb2.ReportAck(stop=True)
+        self._check_place(request)
+        self.totals.add(request)
+        self._retries.observe(request)
         relay = self._relay_of(request.who)
         return relay_pb2.ReportAck(
-            stop=running is None or running.coordinator.report(request),
+            stop=running.coordinator.report(request),
             source_ahead=0.0 if relay is None else relay.clock_offset.correction,
         )
 

@@ -28,6 +28,7 @@ from shardmerge.proto.files.durable_file import rewrite
 @click.option(
     "--rekey", metavar="FILE", multiple=True, help="encrypt all secrets of a task or source file, in place; repeatable"
 )
+@click.option("--metrics-token", is_flag=True, help="print the token with which /metrics is read without TLS")
 @shared(by_source=False)
 def encrypt(
     plain: str | None,
@@ -36,6 +37,7 @@ def encrypt(
     add_key: str | None,
     turn_keys: str | None,
     rekey: tuple[str, ...],
+    metrics_token: bool,
 ) -> int:
     """Print the encrypted form of a password for a task or source file. No server is called.
 
@@ -43,7 +45,8 @@ def encrypt(
     visible in the list of processes, and in the shell's history.
 
     --rekey encrypts the secrets in plain text in a file, and encrypts again those that DM's `dmctl encrypt` or an older
-    key made. To replace a key while tasks run: docs/how-to/secrets.md.
+    key made. To replace a key while tasks run: docs/how-to/secrets.md. --metrics-token is for Prometheus:
+    docs/how-to/monitor.md.
 
     \b
     Example:
@@ -52,9 +55,11 @@ def encrypt(
     """
     from shardmerge.proto import secret  # importing cryptography takes 0.1 s: only when needed
 
-    wanted = [option for option in (new_key, add_key, turn_keys, rekey) if option]
+    wanted = [option for option in (new_key, add_key, turn_keys, rekey, metrics_token) if option]
     if len(wanted) > 1 or (wanted and plain is not None):
-        raise click.UsageError("encrypt takes one of PLAIN, --new-key, --add-key, --turn-keys, --rekey")
+        raise click.UsageError(
+            "encrypt takes one of PLAIN, --new-key, --add-key, --turn-keys, --rekey, --metrics-token"
+        )
     if new_key is not None:
         secret.new_key(new_key)
         click.echo(f"{new_key} holds a new key: copy it to every dm-master and dm-worker (secret-key-path)", err=True)
@@ -79,6 +84,9 @@ def encrypt(
             click.echo(f"{file}: {'its secrets are encrypted' if changed else 'nothing to encrypt'}", err=True)
         return 0
     key = secret.load_key(path)
+    if metrics_token:
+        print(key.metrics_tokens[0])
+        return 0
     if plain is None:
         plain = read_password("Password", confirm=True)
     if not plain or not plain.isprintable():

@@ -125,7 +125,8 @@ class DaemonFile(FileModel):
         bool,
         Key(
             "Our own: allow an address that other machines reach without TLS, and an etcd that answers callers without "
-            "an identity. Any program that reaches them may control the cluster and read its data.",
+            "an identity, and give the metrics to every caller. Any program that reaches them may control the cluster "
+            "and read its data.",
         ),
     ] = False
     etcd_ssl_ca: Annotated[
@@ -147,8 +148,9 @@ class DaemonFile(FileModel):
         Key(
             "Our own: address of the HTTP endpoint with /metrics, /livez, /readyz, /leader and /version "
             "(docs/how-to/monitor.md); :PORT listens on every interface, off or an empty value turns it off. With "
-            "ssl-ca it uses TLS, and callers show a certificate. Without ssl-ca an address that other machines reach "
-            "needs insecure. If the address of auto is in use, the daemon starts without the endpoint.",
+            "ssl-ca it uses TLS, and callers show a certificate. Without ssl-ca callers of /metrics send a token, and "
+            "an address that other machines reach needs insecure. If the address of auto is in use, the daemon starts "
+            "without the endpoint.",
             default="auto: 127.0.0.1 and the port of the listening address plus 1000",
             sample="auto",
         ),

@@ -19,6 +19,7 @@ from shardmerge.worker.core.spark.settings import LOG_LEVEL, effective, ui_addre
 _LOCAL_IP = "SPARK_LOCAL_IP"
 _PYTHON = "PYSPARK_PYTHON"
 _PYTHON_KEY = "spark.pyspark.python"
+_SAFE_PATH = "PYTHONSAFEPATH"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +47,8 @@ def begin_driver(
     os.environ.setdefault(_PYTHON, sys.executable)
     if own := merged.get(_PYTHON_KEY):
         os.environ[_PYTHON] = own  # Spark's own commands read the setting; PySpark reads only the variable
+    # Python would look for modules in the working directory first. Other users may write there: it can be /tmp.
+    os.environ[_SAFE_PATH] = "1"
     os.environ[_LOCAL_IP] = ui_address(settings, os.environ.get(_LOCAL_IP, ""), only_tls=of_process() is not None)
     try:
         jvm = begin_jvm(merged, scratch.path, options, in_child)

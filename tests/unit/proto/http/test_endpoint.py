@@ -87,6 +87,39 @@ def _ask(address: str, path: str, method: str = "GET", headers: str = "", body: 
     return (int(text.split(" ", 2)[1]) if text else 0), text
 
 
+def test_metrics_are_for_callers_with_a_token() -> None:
+    """Both keys count while the cluster's key is replaced, and each change counts at once."""
+    tokens = ["a" * 64, "b" * 64]
+    address = f"127.0.0.1:{free_port()}"
+    endpoint = HttpEndpoint(address, _PROBES, lambda: tokens)
+    endpoint.start()
+    try:
+        for sent, status in (
+            ("", 401),
+            ("Authorization: Bearer\r\n", 401),
+            (f"Authorization: Bearer {'c' * 64}\r\n", 401),
+            (f"Authorization: Basic {tokens[0]}\r\n", 401),
+            (f"Authorization: Bearer {tokens[0][:-1]}\r\n", 401),
+            ("Authorization: Bearer \xe9\r\n", 401),
+            (f"Authorization: Bearer {tokens[0]}\r\n", 200),
+            (f"authorization: bearer  {tokens[1]} \r\n", 200),
+        ):
+            for path in ("/metrics", "/%6detrics", "/metrics?x=1"):
+                for method in ("GET", "HEAD"):
+                    found, text = _ask(address, path, method, sent)
+                    assert found == status and ("dm_ready" in text) is (status == 200 and method == "GET"), (sent, text)
+            assert "dmctl encrypt --metrics-token" in _ask(address, "/metrics")[1]
+            assert {_ask(address, path, headers=sent)[0] for path in ("/livez", "/readyz", "/leader", "/version")} == {
+                200
+            }
+        del tokens[0]
+        assert _ask(address, "/metrics", headers=f"Authorization: Bearer {'a' * 64}\r\n")[0] == 401
+        tokens.clear()  # a daemon without a key
+        assert _ask(address, "/metrics", headers="Authorization: Bearer \r\n")[0] == 401
+    finally:
+        endpoint.stop()
+
+
 def test_metrics_are_prometheus_text(serve: Serve) -> None:
     status, text = _ask(serve(_PROBES), "/metrics")
     assert status == 200
