@@ -16,7 +16,8 @@ from shardmerge.worker.core.mysql.connection import Session, dialect_of, endpoin
 from shardmerge.worker.core.mysql.create_table import charset_of
 from shardmerge.worker.core.mysql.server_errors import reason_of
 from shardmerge.worker.core.table_plan import TablePlan
-from shardmerge.worker.target.tables.target_table import check_existing_target, known_fallbacks
+from shardmerge.worker.rules.event_filter import EventFilter
+from shardmerge.worker.target.tables.target_table import check_existing_target, created_collations, known_fallbacks
 from shardmerge.worker.verify.precheck.findings import Checklist, failed, warned
 from shardmerge.worker.verify.precheck.source.grants import Grants
 from shardmerge.worker.verify.precheck.source.server import read_grants
@@ -185,16 +186,26 @@ def _collations(
             source,
             errors.check.TARGET_CHARSET(target=table, charsets=", ".join(missing)),
         )
+    if not will_be_made:
+        return
     replaced = [f"{other} for {collation}" for collation, other in found.items() if other is not None]
-    if replaced and will_be_made and endpoint_of(session).strict_collations:
+    # The table is created like the first one: see make_plans in worker/target/tables/make_targets.py.
+    first = plans[0].table
+    created = created_collations(session, first.collations)
+    if replaced and endpoint_of(session).strict_collations:
         yield failed(
             "schema_of_shard_tables",
             source,
             errors.check.TARGET_COLLATION_STRICT(target=table, replaced=", ".join(replaced)),
         )
-    elif replaced and will_be_made:
+    elif created:
         yield warned(
             "schema_of_shard_tables",
             source,
-            errors.check.TARGET_COLLATION(target=table, replaced=", ".join(replaced)),
+            errors.check.TARGET_COLLATION(
+                target=table,
+                source=source,
+                table=f"{first.schema}.{first.name}",
+                replaced=", ".join(f"{other} for {collation}" for collation, other in created.items()),
+            ),
         )
