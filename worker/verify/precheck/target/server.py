@@ -104,15 +104,21 @@ def _privileges(
 def _for_ddl(
     source: str, grants: Grants, groups: list[list[TablePlan]], subtask: config.SubTaskConfig, meta_schema: str
 ) -> Iterator[pb.CheckResult]:
-    """Only a warning: without these privileges a task runs until the first DDL."""
+    """A warning: without these privileges a task runs until the first DDL. A failure with a `shard-mode`, which is for
+    such statements. A statement that filters skip changes the structures among the records, but not the target."""
     follows = subtask.mode != config.TASK_MODE_FULL
-    at_target = DDL if follows else INDEXES if subtask.load.defer_indexes else ()
+    filters = EventFilter.from_config(subtask)
     lacking: dict[str, dict[str, None]] = {}
+    stops = False
     if follows:
         lacking[meta_schema] = dict.fromkeys(grants.lacks(DDL, meta_schema))
+        stops = subtask.shard_mode != config.SHARD_MODE_NONE and bool(lacking[meta_schema])
     for group in groups:
         first = group[0]
+        altered = follows and not all(filters.skips_structure(one.table.schema, one.table.name) for one in group)
+        at_target = DDL if altered else INDEXES if subtask.load.defer_indexes else ()
         wanted = grants.lacks(at_target, first.target_schema, first.target_table)
+        stops = stops or (altered and subtask.shard_mode != config.SHARD_MODE_NONE and bool(wanted))
         lacking.setdefault(first.target_schema, {}).update(dict.fromkeys(wanted))
     missing = {schema: list(some) for schema, some in sorted(lacking.items()) if some}
     if missing:
@@ -121,7 +127,8 @@ def _for_ddl(
             missing="; ".join(f"{', '.join(some)} on {schema}" for schema, some in missing.items()),
             grant="\n".join(grants.schema_statement(some, schema) for schema, some in missing.items()),
         )
-        yield warned("target_privilege", source, found)
+        report = failed if stops else warned
+        yield report("target_privilege", source, found)
 
 
 def _missing_privileges(grants: Grants, session: Session, firsts: list[TablePlan]) -> list[str]:
