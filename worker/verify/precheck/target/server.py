@@ -44,6 +44,15 @@ INDEXES = ("ALTER", "INDEX")
 """Privileges for adding secondary indexes after the load."""
 
 
+_WAYS_OUT = {
+    errors.replicate.TARGET_TABLE_DIFFERS.code: "ALTER the target table so that it holds every value of all its shard "
+    "tables and has a unique key over the mapped key, or correct the column mapping in the task file; then check-task "
+    "again. Do not drop or empty a table that has rows: those of other sources would be lost.",
+    errors.replicate.TARGET_NOT_TRANSACTIONAL.code: "ALTER TABLE … ENGINE=InnoDB at the target; then check-task again.",
+}
+"""Of errors by which a running task is paused: here there is no task to resume."""
+
+
 def check_target_server(
     checklist: Checklist, session: Session, plans: Sequence[TablePlan], subtask: config.SubTaskConfig
 ) -> None:
@@ -157,7 +166,7 @@ def _tables(source: str, session: Session, groups: list[list[TablePlan]]) -> Ite
                 yield from _types(source, session, plans)
             continue
         except ShardmergeError as error:
-            reason, way_out = str(error), error.workaround
+            reason, way_out = str(error), _WAYS_OUT.get(error.spec.code, error.workaround)
         except pymysql.MySQLError as error:
             name = f"{plans[0].target_schema}.{plans[0].target_table}"
             reason = f"{name} cannot be read: {reason_of(error)} (errno {errno_of(error)})"
