@@ -231,9 +231,10 @@ TARGET_COLLATION = _define(
     "target-lacks-collation",
     scope=Scope.TARGET,
     level=Level.LOW,
-    message="the target lacks collations of the tables that {target} will be made from; it gets {replaced}",
+    message="the target lacks collations of {table}: if source {source} creates {target}, which the first source that "
+    "copies does, it gets {replaced}",
     workaround="Nothing to do: no text changes and no two rows become one; only comparing and sorting at the target "
-    "may distinguish more texts. To choose otherwise create {target} by hand before the task starts.",
+    "may distinguish more texts. To choose the collations create {target} by hand before the task starts.",
 )
 TARGET_COLLATION_STRICT = _define(
     12103,

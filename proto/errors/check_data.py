@@ -112,6 +112,16 @@ SHARD_CHARSETS_DIFFER = _define(
     workaround="Create {target} at the target before the task starts, with CHARACTER SET utf8mb4 for these columns. "
     "Nothing to do if all texts have only characters of both: the task stops at the first text that does not fit.",
 )
+SHARD_CHARSETS_WAIT = _define(
+    12109,
+    "shard-charsets-wait",
+    scope=Scope.SOURCE,
+    level=Level.MEDIUM,
+    message="{target}: an ALTER TABLE of these columns will wait under `shard-mode: optimistic` until an operator "
+    "decides (50101), because shard tables have different character sets: {columns}",
+    workaround="Convert the columns to one character set at all sources before the task starts (utf8mb4 holds all "
+    "texts). Nothing to do if no statement will change these columns: rows and other columns do not wait.",
+)
 SEQUENCES_LET_THROUGH = _define(
     12108,
     "sequences-let-through",

@@ -336,8 +336,8 @@ ACCESS_DENIED = _define(
     scope=Scope.SOURCE,
     message="source {source}: {host}:{port} refuses the login of user {user}: {reason} (errno {errno})",
     workaround="Check user, password and the host part of the account at the source. If the source's "
-    "file is wrong, correct it and `dmctl operate-source update <source-file>` (operate-source create for a new "
-    "source). Then, for each task that is paused, `dmctl resume-task <task> -s {source}`.",
+    "file is wrong, correct it and `dmctl operate-source update <source-file>`. Then, for each task that is paused, "
+    "`dmctl resume-task <task> -s {source}`.",
 )
 SOURCE_LOST = _define(
     20102,

@@ -243,6 +243,8 @@ TEXTS: dict[str, Rule] = {
     "ShardStructure.target": TABLE,
     "ShardStructure.structure": TEXT,
     "ShardStructure.required": IDENTIFIER,
+    "ShardStructure.replaced.key": IDENTIFIER,
+    "ShardStructure.replaced.value": IDENTIFIER,
     "KeyShard.source": NAME,
     "KeyShard.schema": IDENTIFIER,
     "KeyShard.table": IDENTIFIER,

@@ -191,9 +191,12 @@ def test_a_target_table_that_differs_or_has_no_transactions(fresh: Database) -> 
     result = failures(check_subtask(source_of(fresh), subtask_of(fresh)))["schema_of_shard_tables"]
     assert result.code == 12031
     assert "column id: bigint is needed for `partition id` (shard_1.t_1, shard_2.t_2)" in result.error_msg
+    # The same errors pause a running task; here nothing is to be resumed.
+    assert "check-task again" in result.instruction and "resume-task" not in result.instruction
     fresh.execute(fresh.spelt("ALTER TABLE merged.t MODIFY id bigint NOT NULL, ENGINE=Aria"))
     result = failures(check_subtask(source_of(fresh), subtask_of(fresh)))["schema_of_shard_tables"]
     assert fresh.spelt("merged.t has ENGINE=Aria").replace("ENGINE=", "engine ") in result.error_msg
+    assert "check-task again" in result.instruction and "resume-task" not in result.instruction
     fresh.execute("ALTER TABLE merged.t ENGINE=InnoDB")
     assert failures(check_subtask(source_of(fresh), subtask_of(fresh))) == {}
 

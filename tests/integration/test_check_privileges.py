@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import closing
+
 import pytest
 
 from shardmerge.proto import config_pb2 as config
@@ -47,6 +49,54 @@ def test_every_missing_privilege_has_its_grant_and_the_grants_suffice(fresh: Dat
     fresh.execute(*ddl.instruction.split("\n"))
     results = check_subtask(source, subtask)
     assert [(result.name, result.error_msg) for result in results] == [(item, "") for item in SUBTASK_ITEMS]
+
+
+def test_a_task_for_sharding_ddl_is_refused_without_their_privileges(fresh: Database) -> None:
+    """The GRANT that is printed suffices: with it the account runs such statements."""
+    fresh.execute(
+        "GRANT SELECT, INSERT, UPDATE, DELETE, CREATE ON dm_meta.* TO writer",
+        "GRANT SELECT, INSERT, UPDATE, DELETE, CREATE ON merged.* TO writer",
+    )
+    source, subtask = source_of(fresh), subtask_of(fresh, "writer", "secret")
+    for mode in (config.SHARD_MODE_OPTIMISTIC, config.SHARD_MODE_PESSIMISTIC):
+        subtask.shard_mode = mode
+        bad = failures(check_subtask(source, subtask))
+        assert bad.keys() == {"target_privilege"}
+        lacking = bad["target_privilege"]
+        assert lacking.code == 12028
+        assert "ALTER, DROP, INDEX on dm_meta; ALTER, DROP, INDEX on merged" in lacking.error_msg
+    # Without a stream there is no DDL.
+    subtask.mode = config.TASK_MODE_FULL
+    assert failures(check_subtask(source, subtask)) == {}
+    subtask.mode = config.TASK_MODE_ALL
+    # Filters that skip all DDL leave the target's structure as it is; that of the records follows the source.
+    for tables in ("*", ""):
+        subtask.event_filters.add(
+            name=f"f{tables}",
+            schema_pattern="shard_*",
+            table_pattern=tables,
+            events=["all ddl"],
+            action=config.FILTER_ACTION_IGNORE,
+        )
+    skipped = failures(check_subtask(source, subtask))["target_privilege"]
+    assert skipped.instruction == "GRANT ALTER, DROP, INDEX ON `dm\\_meta`.* TO 'writer'@'%';"
+    fresh.execute(*skipped.instruction.split("\n"))
+    assert failures(check_subtask(source, subtask)) == {}
+    del subtask.event_filters[:]
+    lacking = failures(check_subtask(source, subtask))["target_privilege"]
+    assert lacking.instruction == "GRANT ALTER, DROP, INDEX ON `merged`.* TO 'writer'@'%';"
+    fresh.execute(*lacking.instruction.split("\n"))
+    assert failures(check_subtask(source, subtask)) == {}
+    fresh.execute("CREATE DATABASE merged", "CREATE TABLE merged.t (id BIGINT PRIMARY KEY, v INT)")
+    with closing(fresh.connect("merged", user="writer", password="secret")) as connection:
+        for statement in (
+            "ALTER TABLE t ADD COLUMN w INT, ADD INDEX i (w)",
+            "DROP INDEX i ON t",
+            "RENAME TABLE t TO u",
+            "TRUNCATE TABLE u",
+            "DROP TABLE u",
+        ):
+            connection.cursor().execute(statement)
 
 
 def test_tables_that_the_user_cannot_see_are_warned_of(fresh: Database) -> None:

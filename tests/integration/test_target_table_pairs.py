@@ -74,8 +74,13 @@ class Crossing:
         assert not ensure_target(self.reads, self.writes, [self.plan()], Unmerged(), meta_schema="dm_meta").created
         return collations(self.writes)
 
-    def checked(self, *, strict: bool = False) -> list[pb.CheckResult]:
-        """Return the results of the pre-check of the target table."""
+    def checked(
+        self, *, strict: bool = False, item: str = "schema_of_shard_tables", table: str = ""
+    ) -> list[pb.CheckResult]:
+        """Return the results of the pre-check of the target table. ``table``: into which all shard tables are
+        merged."""
+        route = config.RouteRule(name="r", schema_pattern="s", target_schema="m", target_table=table)
+        route.table_pattern = "*" if table else ""
         source = config.SourceConfig(source_id="src-1", flavor="auto")
         getattr(source, "from").CopyFrom(config.Endpoint(host="127.0.0.1", port=self.source.port, user="root"))
         subtask = config.SubTaskConfig(
@@ -85,11 +90,11 @@ class Crossing:
             meta_schema="dm_meta",
             target=config.Endpoint(host="127.0.0.1", port=self.target.port, user="root", strict_collations=strict),
             block_allow_list=config.BlockAllowList(name="s", do_dbs=["s"]),
-            routes=[config.RouteRule(name="r", schema_pattern="s", target_schema="m")],
+            routes=[route],
         )
         found = check_subtask(source, subtask)
         assert [result.error_msg for result in found if result.name == "version"] == [""]
-        return [result for result in found if result.name == "schema_of_shard_tables"]
+        return [result for result in found if result.name == item]
 
 
 def collations(session: Session) -> dict[str, tuple[str, str]]:
@@ -192,6 +197,23 @@ def test_the_pre_check_reports_which_collations_are_replaced(to_mariadb: Crossin
         "CREATE DATABASE m", "CREATE TABLE m.t (id INT PRIMARY KEY, a VARCHAR(20), b TEXT CHARACTER SET latin1)"
     )
     assert [result.state for result in to_mariadb.checked()] == [pb.CHECK_STATE_PASS]
+
+
+def test_the_pre_check_names_the_collations_that_the_created_table_gets(to_mariadb: Crossing) -> None:
+    """It is created like the first shard table, whatever the others have."""
+    to_mariadb.source.execute(
+        "CREATE TABLE s.t_2 (id INT, a VARCHAR(20) COLLATE utf8mb4_0900_bin, UNIQUE (a))",
+    )
+    other = "id INT PRIMARY KEY, a VARCHAR(20) COLLATE utf8mb4_0900_as_ci NOT NULL UNIQUE"
+    to_mariadb.source.execute(f"CREATE TABLE s.t ({other})")
+    [replaced] = to_mariadb.checked(table="t")
+    [coarser] = to_mariadb.checked(item="collation", table="t")
+    to_mariadb.source.execute("DROP TABLE s.t")
+    gets = to_mariadb.make(other)["a"][1]
+    assert (replaced.code, coarser.code) == (12032, 12061)
+    assert "lacks collations of s.t: if source src-1 creates m.t" in replaced.error_msg
+    assert replaced.error_msg.endswith(f"it gets {gets} for utf8mb4_0900_as_ci")
+    assert f"s.t_2.a has utf8mb4_0900_bin, the target's a {gets}" in coarser.error_msg
 
 
 def test_a_strict_task_gets_no_other_collation(to_mariadb: Crossing) -> None:

@@ -80,6 +80,9 @@ LOSING = (
 )
 """Statements of these kinds remove a table or rows of it without row events (CREATE OR REPLACE TABLE too)."""
 
+OF_TABLES = ("alter table", "create index", "drop index", *LOSING)
+"""Statements on existing tables: each one has one of these events, whatever else it has."""
+
 STRUCTURAL = frozenset(
     {
         "value range decrease",

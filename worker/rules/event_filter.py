@@ -24,7 +24,7 @@ from shardmerge.proto import config_pb2 as pb
 from shardmerge.proto.config.rules.regex import Regex, RegexError, compile_regex
 from shardmerge.proto.config.rules.selector import Selector, selector
 from shardmerge.proto.errors import config
-from shardmerge.worker.rules.ddl_events import INCOMPATIBLE, LOSING, DdlEvents
+from shardmerge.worker.rules.ddl_events import INCOMPATIBLE, LOSING, OF_TABLES, DdlEvents
 
 _ROWS = {"insert": 1, "update": 2, "delete": 3}
 """Events of rows, with their ChangeKind."""
@@ -142,6 +142,10 @@ class EventFilter:
     def ddl(self, schema: str, table: str, events: DdlEvents, text: str | None = None) -> Verdict:
         """The verdict on a statement on a table; ``table``: "" for a statement on a schema."""
         return _first(rule.on_ddl(events, text) for rule in self.matching(schema, table))
+
+    def skips_structure(self, schema: str, table: str) -> bool:
+        """Whether no statement on the table reaches the target, whatever it does."""
+        return all(self.ddl(*_place(name, schema, table), DdlEvents.of(name)) is Verdict.SKIP for name in OF_TABLES)
 
     def names_of(self, schema: str, table: str) -> frozenset[str]:
         """All events that rules for the table list."""

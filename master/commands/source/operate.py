@@ -111,7 +111,7 @@ class SourceCommands:
                     raise
                 get_logger().warning("a worker cannot check the source", source=source.source_id, error=str(error))
             else:
-                check_answer(answer, source.source_id)
+                check_answer(answer, source.source_id, is_new=True)
                 return True
         return False
 

@@ -55,9 +55,9 @@ _DRY_RUN = "would change as listed"
 _UNCHECKED = "the file is stored and not checked, for no worker is alive; the first free worker checks the source"
 
 
-def check_answer(answer: worker.CheckResponse, source: str) -> None:
-    """Raises SOURCE_CHECK_FAILED with the first check that failed."""
-    failure = source_failure(flattened(answer, source), source)
+def check_answer(answer: worker.CheckResponse, source: str, *, is_new: bool = False) -> None:
+    """Raises SOURCE_CHECK_FAILED with the first check that failed. ``is_new``: the source is not stored."""
+    failure = source_failure(flattened(answer, source), source, is_new=is_new)
     if failure is not None:
         raise failure
 

@@ -127,6 +127,7 @@ class SubTask:
         self._condition = threading.Condition()
         self._stage: pb.Stage = pb.STAGE_NEW
         self._error: ShardmergeError | None = None
+        self._error_before: ShardmergeError | None = None  # of the run before, while a run has no unit yet
         self._unit: ProcessUnit | None = None
         self._begun = False  # whether that is the newest run's: a run that has just started has no unit yet
         self._background_activity: Callable[[], str] = str
@@ -285,7 +286,7 @@ class SubTask:
             # The status of the previous run's unit does not apply to a run that is starting.
             unit = self._unit if self._begun or stage != pb.STAGE_RUNNING else None
             background = self._background_activity
-            retry_at = self._resumes_at()
+            retry_at, before = self._resumes_at(), self._error_before
         status = worker_pb2.SubTaskStatus(name=self.name, stage=stage, epoch=epoch)
         if error is not None:
             status.result.errors.append(error_to_proto(error))
@@ -295,6 +296,9 @@ class SubTask:
             status.waiting_for = f"automatic resume in {max(0.0, retry_at - time.monotonic()):.0f} s"
         elif not may_run and self._decision.expected == pb.STAGE_RUNNING:
             status.waiting_for = "the worker's lease in etcd, which has ended: another worker may run it"
+        elif stage == pb.STAGE_RUNNING and unit is None and before is not None:
+            # A start may take long at a server that is in trouble, and looks like no error.
+            status.waiting_for = f"the start of its next run; the last one ended with {before}"
         match None if unit is None else unit.status():
             case worker_pb2.LoadStatus() as load:
                 status.unit = pb.UNIT_SNAPSHOT
@@ -393,7 +397,7 @@ class SubTask:
                     self._tried_revision = self._begun_revision = decision.revision
                     self._ops_before = decision.binlog_ops
                     self._retry_at = None
-                    self._error = None
+                    self._error_before, self._error = self._error or self._error_before, None
                     self._stop = StopSignal()
                     self._run_began = time.monotonic()
                     self._begun = False
@@ -460,6 +464,7 @@ class SubTask:
         with self._condition:
             self._unit = unit
             self._begun = True
+            self._error_before = None
             starting, self._starting = self._starting, None
             if isinstance(copied, worker_pb2.LoadStatus):
                 self._copied = copied

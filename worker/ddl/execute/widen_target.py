@@ -24,6 +24,7 @@ from shardmerge.worker.ddl.execute.run_once import (
     subject_lock,
     subject_of,
 )
+from shardmerge.worker.ddl.schema_join.collations import with_target_collations
 from shardmerge.worker.ddl.schema_join.join import SchemaJoin, join
 from shardmerge.worker.ddl.schema_join.model import NotJoinable, ShardSchema
 from shardmerge.worker.ddl.sql.column_definition import ColumnDefinition
@@ -89,6 +90,7 @@ class TargetWidener:
         extracted = {name.lower() for name in plan.constant_columns}
         columns = tuple(column for column in target.columns if column.key not in extracted)
         target = replace(target, columns=columns, indexes=())
+        own = with_target_collations(own, target)
         before = ShardSchema(plan.table.full_name, replace(own, columns=_as_in_table(target.columns, own)))
         return join(target, [ShardSchema("the target", target)], before, own, strict=True)
 

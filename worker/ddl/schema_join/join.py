@@ -10,10 +10,11 @@ Only what the statement changes is considered: changes that an operator made at 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from shardmerge.worker.core.mysql.connection import quote_name
+from shardmerge.worker.ddl.schema_join.collations import changed_collations, with_target_collations
 from shardmerge.worker.ddl.schema_join.columns import join_columns
 from shardmerge.worker.ddl.schema_join.indexes import join_indexes
 from shardmerge.worker.ddl.schema_join.model import JoinInput, NotJoinable, NotJoinableError, ShardSchema, not_joinable
@@ -61,9 +62,15 @@ def join(
     is right before and after it. ``completed``: lower-case names of unique indexes that all shard tables have after
     this statement and those at which others are parked.
     """
-    by_name = (tuple(sorted(shards, key=lambda shard: shard.name)) for shards in (others, coming))
+    changed = changed_collations(before.definition, after)
+
+    def compared(shard: ShardSchema) -> ShardSchema:
+        return replace(shard, definition=with_target_collations(shard.definition, target, changed))
+
+    by_name = (tuple(map(compared, sorted(shards, key=lambda shard: shard.name))) for shards in (others, coming))
     now, soon = by_name
-    asked = JoinInput(target, now, before, after, strict, soon, frozenset(completed))
+    after = with_target_collations(after, target, changed)
+    asked = JoinInput(target, now, compared(before), after, strict, soon, frozenset(completed))
     try:
         _check_table(asked, renamed, replaced)
         columns = join_columns(asked)

@@ -37,7 +37,7 @@ from shardmerge.worker.core.mysql.show_create import CreateStatement, read_creat
 from shardmerge.worker.core.mysql.target_dialect import TargetDialect
 from shardmerge.worker.core.table import Column, Table
 from shardmerge.worker.core.table_plan import ColumnPlan
-from shardmerge.worker.target.tables.target_table import find_fallback_collations
+from shardmerge.worker.target.tables.target_table import created_collations
 
 _PREFIX = "ddl_tracker_"
 
@@ -105,8 +105,7 @@ class SchemaTracker:
             return Tracked(replace(made.structure, schema=schema, name=name), self._creation())
 
     def _make(self, table: Table, creation: CreateStatement) -> None:
-        fallbacks = find_fallback_collations(self._session, {creation.collation, *table.collations})
-        replaced = {lacking: found for lacking, found in fallbacks.items() if found is not None}
+        replaced = created_collations(self._session, {creation.collation, *table.collations})
         as_is = tuple(ColumnPlan(index, column, column.name) for index, column in enumerate(table.columns))
         place = f"{quote_name(self._schema)}.{quote_name(self._name)}"
         text = merged_create_table(

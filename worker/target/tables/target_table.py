@@ -280,7 +280,11 @@ def creation_of(target: Session, plan: TablePlan, described: CreateStatement) ->
     """The CREATE TABLE of the plan's target from the shard table's own. Raises TARGET_CREATE_REFUSED and
     ``pymysql.MySQLError``."""
     statement, collation = described.text, described.collation
-    replaced = _replaced_collations(target, plan, collation)
+    replaced = created_collations(target, {collation, *plan.table.collations})
+    for lacking, found in replaced.items():
+        get_logger(source=plan.source, table=_quoted(plan)).warning(
+            "the target lacks a collation; the new table has another", collation=lacking, stand_in=found
+        )
     try:
         merged = merged_create_table(
             statement,
@@ -338,17 +342,12 @@ def ensure_schema(target: Session, schema: str) -> None:
         execute(target, f"CREATE DATABASE IF NOT EXISTS {quote_name(schema)}")
 
 
-def _replaced_collations(target: Session, plan: TablePlan, default: str) -> dict[str, str]:
-    """The fallback for each of the shard table's collations that the target lacks."""
-    replaced: dict[str, str] = {}
-    for collation, found in find_fallback_collations(target, {default, *plan.table.collations}).items():
-        if found is None:
-            continue  # the target's error for the whole statement is the best message
-        replaced[collation] = found
-        get_logger(source=plan.source, table=_quoted(plan)).warning(
-            "the target lacks a collation; the new table has another", collation=collation, stand_in=found
-        )
-    return replaced
+def created_collations(target: Session, collations: Iterable[str]) -> dict[str, str]:
+    """Those of a shard table's collations that the target lacks, each with the one that a table gets which is created
+    like it. Without those that have none: the target's error for the whole statement is the best message. Raises
+    ``pymysql.MySQLError``."""
+    found = find_fallback_collations(target, collations)
+    return {collation: other for collation, other in found.items() if other is not None}
 
 
 def find_fallback_collations(target: Session, collations: Iterable[str]) -> dict[str, str | None]:

@@ -19,7 +19,7 @@ from shardmerge.worker.core.mysql.connection import Endpoint, Session, Side, cod
 from shardmerge.worker.core.table import Table
 from shardmerge.worker.core.table_plan import TablePlan, TargetTable
 from shardmerge.worker.rules import Rules
-from shardmerge.worker.target.tables.target_table import find_target, required_columns
+from shardmerge.worker.target.tables.target_table import created_collations, find_target, required_columns
 from shardmerge.worker.verify.precheck.findings import READ_SECONDS
 from shardmerge.worker.verify.precheck.recorded import as_recorded
 from shardmerge.worker.verify.precheck.shard_structures import ShardGroup, compare_shards, structure_key
@@ -52,12 +52,14 @@ def check_shards(request: pb.CheckShardsRequest) -> pb.CheckShardsResponse:
                 plan.target: find_target(target, plan) is not None
                 for plan in {plan.target: plan for plan in plans}.values()
             }
-        return pb.CheckShardsResponse(structures=_structures(session, plans, existing, json_is_text=dialect.is_mariadb))
+            structures = list(_structures(session, target, plans, existing))
+        return pb.CheckShardsResponse(structures=structures)
 
 
 def _structures(
-    session: Session, plans: Sequence[TablePlan], existing: Mapping[TargetTable, bool], *, json_is_text: bool
+    session: Session, target: Session, plans: Sequence[TablePlan], existing: Mapping[TargetTable, bool]
 ) -> Iterator[pb.ShardStructure]:
+    json_is_text = dialect_of(target).is_mariadb
     groups: dict[tuple[object, ...], list[TablePlan]] = {}
     makers: dict[TargetTable, TablePlan] = {}
     for plan in plans:
@@ -77,6 +79,7 @@ def _structures(
             text_as_utf8=first.text_as_utf8,
             json_is_text=json_is_text,
             required=sorted(names[name] for name in required & names.keys()),
+            replaced=created_collations(target, first.table.collations) if makes_target else {},
         )
 
 
@@ -108,6 +111,7 @@ def _compared(request: pb.CheckShardsRequest) -> Iterator[pb.CheckResult]:
             frozenset(one.required),
             one.source in checked,
             one.json_is_text,
+            dict(one.replaced),
         )
         groups.setdefault(plan.target, []).append(group)
         if one.target_exists:

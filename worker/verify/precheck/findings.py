@@ -113,16 +113,17 @@ class Checklist:
     """Runs items one after the other; every item runs, whatever the result of those before it.
 
     An item yields its findings; one that yields nothing has passed. An item that a server error ended is reported as
-    failed: an item never passes because its query failed.
+    failed: an item never passes because its query failed. ``of_task``: a task file can leave items out.
     """
 
     source: str
     ignored: frozenset[str]
+    of_task: bool = True
     results: list[pb.CheckResult] = field(default_factory=list[pb.CheckResult])
 
     @staticmethod
-    def of(source: str, ignore: Iterable[str]) -> Checklist:
-        return Checklist(source, frozenset(ignore))
+    def of(source: str, ignore: Iterable[str], *, of_task: bool = True) -> Checklist:
+        return Checklist(source, frozenset(ignore), of_task)
 
     def wants(self, item: str) -> bool:
         return EVERY_ITEM not in self.ignored and item not in self.ignored
@@ -140,7 +141,7 @@ class Checklist:
                 reason = f"{reason_of(error)} (errno {errno_of(error)})"
                 found.append(warned(item, self.source, _not_permitted(self.source, reason, privilege_of)))
             else:
-                found.append(failed(item, self.source, query_failed(self.source, error)))
+                found.append(failed(item, self.source, query_failed(self.source, error, of_task=self.of_task)))
         except ShardmergeError as error:
             if privilege_of and error.spec is errors.relay.PRIVILEGE_MISSING:
                 found.append(warned(item, self.source, _not_permitted(self.source, str(error), privilege_of)))
@@ -159,8 +160,8 @@ def _not_permitted(source: str, reason: str, item: str) -> ShardmergeError:
     return errors.check.CHECK_BROKEN(server=server, reason=reason, way_out=f"Grant what item {item} names.")
 
 
-def query_failed(source: str, error: pymysql.MySQLError) -> ShardmergeError:
-    """The error of a check whose query the server refused."""
+def query_failed(source: str, error: pymysql.MySQLError, *, of_task: bool = True) -> ShardmergeError:
+    """The error of a check whose query the server refused. ``of_task``: a task file can leave the item out."""
     match kind_of(errno_of(error)):
         case ErrorKind.PRIVILEGE:
             what = "Grant the privilege that the server's message names"
@@ -168,7 +169,8 @@ def query_failed(source: str, error: pymysql.MySQLError) -> ShardmergeError:
             what = errors.worker.ANSWER_REFUSED.workaround
         case _:
             what = "Correct what the server's message names, at the source or at the target"
-    way_out = what if what.endswith(".") else f"{what}, or skip the item with `ignore-checking-items`."
+    otherwise = ", or skip the item with `ignore-checking-items`." if of_task else "."
+    way_out = what if what.endswith(".") else f"{what}{otherwise}"
     return errors.check.CHECK_BROKEN(
         server=f"source {source}",
         reason=f"{reason_of(error)} (errno {errno_of(error)})",

@@ -93,7 +93,7 @@ def from_request(request: pb.CheckSubTaskRequest, worker: WorkerView) -> CheckRe
 
 def check_source(source: config.SourceConfig) -> list[pb.CheckResult]:
     """Run every check of a source server. Raises nothing: a query that fails is a failed item."""
-    checklist = Checklist.of(source.source_id, ())
+    checklist = Checklist.of(source.source_id, (), of_task=False)
     with ExitStack() as sessions:
         view = _open_source(checklist, source, sessions)
         if view is not None:
@@ -232,7 +232,8 @@ def _open_source(checklist: Checklist, source: config.SourceConfig, sessions: Ex
     try:
         return open_source(source, session)
     except pymysql.MySQLError as error:
-        checklist.results.append(failed("version", source.source_id, query_failed(source.source_id, error)))
+        found = query_failed(source.source_id, error, of_task=checklist.of_task)
+        checklist.results.append(failed("version", source.source_id, found))
         return None
 
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from shardmerge.proto import errors
 from shardmerge.proto import worker_pb2 as pb
 from shardmerge.worker.core.mysql.connection import Session
 from shardmerge.worker.core.table import Column, Table, ValueKind
 from shardmerge.worker.core.table_plan import ColumnPlan, TablePlan
-from shardmerge.worker.target.tables.target_table import find_target
+from shardmerge.worker.target.tables.target_table import created_collations, find_target
 from shardmerge.worker.verify.precheck.findings import Checklist, abbreviated, passed, variable, warned
 from shardmerge.worker.verify.precheck.source.server import SourceView
 
@@ -66,7 +66,7 @@ def _collations(source: str, target: Session, plans: Sequence[TablePlan]) -> Ite
     compared = 0
     for group in groups.values():
         found = find_target(target, group[0])
-        merged = _existing_columns(found) if found is not None else _columns_to_create(group[0])
+        merged = _existing_columns(found) if found is not None else _columns_to_create(target, group[0])
         keys = found.unique_keys if found is not None else group[0].table.unique_keys
         keyed = {name.lower() for key in keys for name in key}
         coarser: dict[str, None] = {}
@@ -98,10 +98,15 @@ def _existing_columns(table: Table) -> Mapping[str, Column]:
     return {column.name.lower(): column for column in table.columns}
 
 
-def _columns_to_create(plan: TablePlan) -> Mapping[str, Column]:
-    """The columns of a table that will be created like the first shard table. (A collation that the target lacks is
-    replaced by a finer one.)"""
-    return {item.target_name.lower(): item.column for item in plan.columns}
+def _columns_to_create(target: Session, plan: TablePlan) -> Mapping[str, Column]:
+    """The columns of a table that will be created like the first shard table."""
+    replaced = created_collations(target, plan.table.collations)
+    return {
+        item.target_name.lower(): replace(
+            item.column, collation=replaced.get(item.column.collation, item.column.collation)
+        )
+        for item in plan.columns
+    }
 
 
 _BYTES = 4

@@ -7,7 +7,7 @@ table of the source that is first; so a target that is made from one of these mu
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from shardmerge.proto import errors
@@ -25,6 +25,7 @@ from shardmerge.worker.verify.precheck.server_differences import collation_is_co
 _ITEM = "schema_of_shard_tables"
 _SHOWN = 5
 _FULL_UNICODE = frozenset({"utf8mb4", "utf16", "utf16le", "utf32"})
+_FORMER_NAMES = {"utf8": "utf8mb3"}
 _BASIC_UNICODE = frozenset({"utf8", "utf8mb3", "ucs2"})
 
 
@@ -33,13 +34,15 @@ class ShardGroup:
     """Shard tables of one source with equal structures and rules. ``plan``: of the first of them. ``makes_target``: the
     source would create a missing target like that one, whose columns ``required`` (at the target, in lower case) then
     have neither NULL nor a default. ``checked``: the source is checked; others take part in the comparison only.
-    ``json_is_text``: the target's server makes a LONGTEXT of JSON."""
+    ``json_is_text``: the target's server makes a LONGTEXT of JSON. ``replaced``: collations of the table that the
+    target lacks, each with the one that a created table gets."""
 
     plan: TablePlan
     makes_target: bool
     required: frozenset[str]
     checked: bool
     json_is_text: bool = False
+    replaced: Mapping[str, str] = field(default_factory=dict[str, str])
 
     @property
     def name(self) -> str:
@@ -75,7 +78,11 @@ def compare_shards(groups: Sequence[ShardGroup], *, exists: bool, widens: bool) 
     ``widens``: it gets each shard table's columns (`shard-mode: optimistic`)."""
     contradicting = dict(_contradictions(groups))
     yield from contradicting.values()
-    if exists or any(group.plan.transform is not None for group in groups):
+    if any(group.plan.transform is not None for group in groups):
+        return
+    if widens:
+        yield from _waiting(groups)
+    if exists:
         return
     makers = [group for group in groups if group.makes_target]
     if not widens:
@@ -218,7 +225,7 @@ def _collations(makers: Sequence[ShardGroup], groups: Sequence[ShardGroup]) -> I
     coarser: dict[str, tuple[str, str]] = {}
     for maker, made, group, item in _texts(makers, groups):
         names = {name for key in maker.plan.table.unique_keys for name in key}
-        here, there = item.column.collation, made.column.collation
+        here, there = item.column.collation, maker.replaced.get(made.column.collation, made.column.collation)
         is_other = group.plan.source != maker.plan.source
         if is_other and made.column.name in names and collation_is_coarser(here, there):
             source = maker.plan.source if maker.checked else group.plan.source
@@ -240,6 +247,27 @@ def _charsets(makers: Sequence[ShardGroup], groups: Sequence[ShardGroup]) -> Ite
         source = next(iter(found.values()))[0]
         shown = listed([text for _, text in found.values()], _SHOWN)
         error = errors.check_data.SHARD_CHARSETS_DIFFER(target=_target(groups), columns=shown)
+        yield warned(_ITEM, source, error)
+
+
+def _waiting(groups: Sequence[ShardGroup]) -> Iterator[pb.CheckResult]:
+    """Columns whose texts have several character sets: shard tables cannot change them without each other. Collations
+    do not matter: see worker/ddl/schema_join/collations.py."""
+    shown: list[str] = []
+    source = ""
+    for found in _by_column(groups).values():
+        charsets: dict[str, tuple[ShardGroup, ColumnPlan]] = {}
+        for group, item in found:
+            charset = item.column.charset
+            if charset and not item.is_constant and not group.plan.text_as_utf8:
+                charsets.setdefault(_FORMER_NAMES.get(charset, charset), (group, item))
+        checked = next((group.plan.source for group, _ in found if group.checked), "")
+        if len(charsets) > 1 and checked:
+            source = source or checked
+            texts = (f"{item.column.charset} in {group.name}" for group, item in charsets.values())
+            shown.append(f"{found[0][1].target_name} is {' and '.join(texts)}")
+    if shown:
+        error = errors.check_data.SHARD_CHARSETS_WAIT(target=_target(groups), columns=listed(shown, _SHOWN))
         yield warned(_ITEM, source, error)
 
 

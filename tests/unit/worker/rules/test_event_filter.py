@@ -133,6 +133,22 @@ def test_statements(given: pb.EventFilter, events: DdlEvents, text: str, verdict
     assert filters(given).ddl("s", "t", events, text) is verdict
 
 
+@pytest.mark.parametrize(
+    ("rules", "skips"),
+    [
+        ([], False),
+        ([rule(IGNORE, "all ddl"), rule(IGNORE, "all ddl", table="", name="of schemas")], True),
+        ([rule(IGNORE, "all ddl")], False),  # DROP DATABASE drops the table
+        ([rule(IGNORE, "alter table"), rule(IGNORE, "drop database", table="")], False),
+        ([rule(DO, "all dml"), rule(DO, "all dml", table="")], True),
+        ([rule(IGNORE, "all ddl", table="u"), rule(IGNORE, "all ddl", table="u")], False),
+        ([rule(ERROR, "all ddl"), rule(ERROR, "all ddl", table="")], False),
+    ],
+)
+def test_whether_statements_reach_the_target(rules: list[pb.EventFilter], skips: bool) -> None:
+    assert filters(*rules).skips_structure("s", "t") is skips
+
+
 def test_names_of_schemas_are_aliases() -> None:
     for listed in ("drop schema", "drop database"):
         only = filters(rule(IGNORE, listed, table=""))

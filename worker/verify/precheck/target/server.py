@@ -16,7 +16,8 @@ from shardmerge.worker.core.mysql.connection import Session, dialect_of, endpoin
 from shardmerge.worker.core.mysql.create_table import charset_of
 from shardmerge.worker.core.mysql.server_errors import reason_of
 from shardmerge.worker.core.table_plan import TablePlan
-from shardmerge.worker.target.tables.target_table import check_existing_target, known_fallbacks
+from shardmerge.worker.rules.event_filter import EventFilter
+from shardmerge.worker.target.tables.target_table import check_existing_target, created_collations, known_fallbacks
 from shardmerge.worker.verify.precheck.findings import Checklist, failed, warned
 from shardmerge.worker.verify.precheck.source.grants import Grants
 from shardmerge.worker.verify.precheck.source.server import read_grants
@@ -41,6 +42,15 @@ DDL = ("ALTER", "CREATE", "DROP", "INDEX")
 
 INDEXES = ("ALTER", "INDEX")
 """Privileges for adding secondary indexes after the load."""
+
+
+_WAYS_OUT = {
+    errors.replicate.TARGET_TABLE_DIFFERS.code: "ALTER the target table so that it holds every value of all its shard "
+    "tables and has a unique key over the mapped key, or correct the column mapping in the task file; then check-task "
+    "again. Do not drop or empty a table that has rows: those of other sources would be lost.",
+    errors.replicate.TARGET_NOT_TRANSACTIONAL.code: "ALTER TABLE … ENGINE=InnoDB at the target; then check-task again.",
+}
+"""Of errors by which a running task is paused: here there is no task to resume."""
 
 
 def check_target_server(
@@ -103,15 +113,21 @@ def _privileges(
 def _for_ddl(
     source: str, grants: Grants, groups: list[list[TablePlan]], subtask: config.SubTaskConfig, meta_schema: str
 ) -> Iterator[pb.CheckResult]:
-    """Only a warning: without these privileges a task runs until the first DDL."""
+    """A warning: without these privileges a task runs until the first DDL. A failure with a `shard-mode`, which is for
+    such statements. A statement that filters skip changes the structures among the records, but not the target."""
     follows = subtask.mode != config.TASK_MODE_FULL
-    at_target = DDL if follows else INDEXES if subtask.load.defer_indexes else ()
+    filters = EventFilter.from_config(subtask)
     lacking: dict[str, dict[str, None]] = {}
+    stops = False
     if follows:
         lacking[meta_schema] = dict.fromkeys(grants.lacks(DDL, meta_schema))
+        stops = subtask.shard_mode != config.SHARD_MODE_NONE and bool(lacking[meta_schema])
     for group in groups:
         first = group[0]
+        altered = follows and not all(filters.skips_structure(one.table.schema, one.table.name) for one in group)
+        at_target = DDL if altered else INDEXES if subtask.load.defer_indexes else ()
         wanted = grants.lacks(at_target, first.target_schema, first.target_table)
+        stops = stops or (altered and subtask.shard_mode != config.SHARD_MODE_NONE and bool(wanted))
         lacking.setdefault(first.target_schema, {}).update(dict.fromkeys(wanted))
     missing = {schema: list(some) for schema, some in sorted(lacking.items()) if some}
     if missing:
@@ -120,7 +136,8 @@ def _for_ddl(
             missing="; ".join(f"{', '.join(some)} on {schema}" for schema, some in missing.items()),
             grant="\n".join(grants.schema_statement(some, schema) for schema, some in missing.items()),
         )
-        yield warned("target_privilege", source, found)
+        report = failed if stops else warned
+        yield report("target_privilege", source, found)
 
 
 def _missing_privileges(grants: Grants, session: Session, firsts: list[TablePlan]) -> list[str]:
@@ -149,7 +166,7 @@ def _tables(source: str, session: Session, groups: list[list[TablePlan]]) -> Ite
                 yield from _types(source, session, plans)
             continue
         except ShardmergeError as error:
-            reason, way_out = str(error), error.workaround
+            reason, way_out = str(error), _WAYS_OUT.get(error.spec.code, error.workaround)
         except pymysql.MySQLError as error:
             name = f"{plans[0].target_schema}.{plans[0].target_table}"
             reason = f"{name} cannot be read: {reason_of(error)} (errno {errno_of(error)})"
@@ -185,16 +202,26 @@ def _collations(
             source,
             errors.check.TARGET_CHARSET(target=table, charsets=", ".join(missing)),
         )
+    if not will_be_made:
+        return
     replaced = [f"{other} for {collation}" for collation, other in found.items() if other is not None]
-    if replaced and will_be_made and endpoint_of(session).strict_collations:
+    # The table is created like the first one: see make_plans in worker/target/tables/make_targets.py.
+    first = plans[0].table
+    created = created_collations(session, first.collations)
+    if replaced and endpoint_of(session).strict_collations:
         yield failed(
             "schema_of_shard_tables",
             source,
             errors.check.TARGET_COLLATION_STRICT(target=table, replaced=", ".join(replaced)),
         )
-    elif replaced and will_be_made:
+    elif created:
         yield warned(
             "schema_of_shard_tables",
             source,
-            errors.check.TARGET_COLLATION(target=table, replaced=", ".join(replaced)),
+            errors.check.TARGET_COLLATION(
+                target=table,
+                source=source,
+                table=f"{first.schema}.{first.name}",
+                replaced=", ".join(f"{other} for {collation}" for collation, other in created.items()),
+            ),
         )

@@ -99,6 +99,22 @@ def stage(subtask: SubTask) -> pb.Stage:
     return subtask.status().stage
 
 
+def test_a_run_that_begins_shows_why_the_one_before_ended(start: Callable[[Script], SubTask]) -> None:
+    """Its start may take as long as the server is in trouble, and has no unit and no error of its own yet."""
+    full = errors.replicate.TARGET_STORAGE(host="h", port=1, reason="The table 'lane' is full", errno=1114)
+    outcomes: list[Outcome] = [Failed(full)]
+    subtask = start(lambda schema, stop: outcomes.pop() if outcomes else until_stopped(schema, stop))
+    until(lambda: stage(subtask) == pb.STAGE_PAUSED, "the first run has failed")
+    assert subtask.status().result.errors[0].code == full.code
+    until(lambda: stage(subtask) == pb.STAGE_RUNNING, "the second one begins")
+    status = subtask.status()
+    assert not status.result.errors and status.unit == pb.UNIT_UNSPECIFIED
+    assert status.waiting_for == f"the start of its next run; the last one ended with {full}"
+    assert "The table 'lane' is full (errno 1114)" in status.waiting_for
+    subtask.end()
+    assert subtask.join(300)
+
+
 def test_pause_and_resume(start: Callable[[Script], SubTask]) -> None:
     subtask = start(until_stopped)
     until(lambda: stage(subtask) == pb.STAGE_RUNNING, "it runs")

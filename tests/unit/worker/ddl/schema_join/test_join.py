@@ -46,6 +46,9 @@ def items(text: str) -> tuple[str, ...]:
 
 A, B = "`a` int DEFAULT NULL", "`b` int NOT NULL DEFAULT 5"
 
+BIN, CI = "`s` varchar(9) DEFAULT NULL", "`s` varchar(9) COLLATE utf8mb4_general_ci DEFAULT NULL"
+OF_CI = "CHARACTER SET utf8mb4 COLLATE utf8mb4_general_ci"
+
 JOINED: dict[str, tuple[Case, tuple[str, ...]]] = {
     "nothing": (Case(A, (A,), A, A), ()),
     "the first adds": (Case("", ("",), "", A), ("ADD COLUMN `a` int DEFAULT NULL",)),
@@ -275,6 +278,34 @@ JOINED: dict[str, tuple[Case, tuple[str, ...]]] = {
         ),
         ("MODIFY COLUMN `s` varchar(768) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin DEFAULT NULL",),
     ),
+    "a text that the second adds in its own collation": (Case(CI, (CI,), "", BIN), ()),
+    "a text that the second adds longer, in its own collation": (
+        Case(CI, (CI,), "", "`s` varchar(20) DEFAULT NULL"),
+        (f"MODIFY COLUMN `s` varchar(20) {OF_CI} DEFAULT NULL",),
+    ),
+    "a longer text in its own collation": (
+        Case(CI, (CI,), BIN, "`s` text DEFAULT NULL"),
+        (f"MODIFY COLUMN `s` text {OF_CI} DEFAULT NULL",),
+    ),
+    "a longer text in its own collation, the other has it": (
+        Case(
+            "`s` text COLLATE utf8mb4_general_ci DEFAULT NULL", ("`s` text DEFAULT NULL",), BIN, "`s` text DEFAULT NULL"
+        ),
+        (),
+    ),
+    "NOT NULL by the last, in its own collation": (
+        Case(CI, ("`s` varchar(9) COLLATE utf8mb4_general_ci NOT NULL",), BIN, "`s` varchar(9) NOT NULL"),
+        (f"MODIFY COLUMN `s` varchar(9) {OF_CI} NOT NULL",),
+    ),
+    "a member, in its own collation": (
+        Case(
+            "`e` enum('a') COLLATE utf8mb4_general_ci DEFAULT NULL",
+            ("`e` enum('a') COLLATE utf8mb4_general_ci DEFAULT NULL",),
+            "`e` enum('a') DEFAULT NULL",
+            "`e` enum('a','b') DEFAULT NULL",
+        ),
+        (f"MODIFY COLUMN `e` enum('a','b') {OF_CI} DEFAULT NULL",),
+    ),
     "a text that is indexed by its first letters": (
         Case(
             "`s` varchar(9) DEFAULT NULL; KEY `k` (`s`(4))",
@@ -301,6 +332,21 @@ def test_joined(name: str) -> None:
 REFUSED: dict[str, tuple[Case, str, str, str, bool]] = {
     # what: case, part of the reason, subject, other shard, whether it waits
     "added without a default": (Case("", ("",), "", "`n` int NOT NULL"), "NOT NULL without a default", "n", "o0", True),
+    "the collation by the first": (Case(CI, (CI,), BIN, CI), "character set or collation differ", "s", "", True),
+    "another collation than the target's by the first": (
+        Case(CI, (CI,), CI, BIN),
+        "character set or collation differ",
+        "s",
+        "",
+        True,
+    ),
+    "added in another character set": (
+        Case(CI, (CI,), "", "`s` varchar(9) CHARACTER SET latin1 DEFAULT NULL"),
+        "character set or collation differ",
+        "s",
+        "o0",
+        False,
+    ),
     "added with numbers": (
         Case("", ("",), "", "`n` int NOT NULL AUTO_INCREMENT; UNIQUE KEY `n` (`n`)"),
         "AUTO_INCREMENT",

@@ -172,6 +172,37 @@ def test_collations_of_keys_and_character_sets() -> None:
     assert codes(*as_utf8, replace(named("s2", "utf8mb4_bin"), makes_target=False)) == []
 
 
+def test_the_collation_that_a_created_target_gets_counts() -> None:
+    """The target lacks the one of the shard table."""
+    lacking, other = (
+        group(plan(source, column("n", "varchar(20)", nullable=False, collation=collation)))
+        for source, collation in (("s1", "utf8mb4_0900_as_cs"), ("s2", "utf8mb4_0900_bin"))
+    )
+    made = replace(lacking, replaced={"utf8mb4_0900_as_cs": "utf8mb4_uca1400_nopad_as_cs"})
+    [found] = compare_shards([made, replace(other, makes_target=False)], exists=False, widens=False)
+    assert found.code == 12061
+    assert "a target that is created like a.t (source s1) utf8mb4_uca1400_nopad_as_cs" in found.error_msg
+    exact = replace(lacking, replaced={"utf8mb4_0900_as_cs": "utf8mb4_nopad_bin"})
+    assert codes(exact, replace(other, makes_target=False)) == []
+
+
+def test_different_character_sets_wait_in_optimistic_mode() -> None:
+    def named(source: str, collation: str) -> ShardGroup:
+        return group(plan(source, ID, column("n", "varchar(20)", collation=collation)))
+
+    one, other = named("s1", "utf8mb4_bin"), named("s2", "latin1_bin")
+    assert codes(one, other, exists=True, widens=True) == [(12109, False)]
+    assert codes(one, other, widens=True) == [(12109, False), (12107, False)]
+    assert codes(one, other, exists=True) == []
+    assert codes(one, named("s2", "utf8mb4_general_ci"), exists=True, widens=True) == []
+    assert codes(named("s1", "utf8mb3_bin"), named("s2", "utf8_bin"), exists=True, widens=True) == []
+    unchecked = [replace(each, checked=False) for each in (one, other)]
+    assert codes(*unchecked, exists=True, widens=True) == []
+    [found] = compare_shards([replace(one, checked=False), other], exists=True, widens=True)
+    assert found.source == "s2"
+    assert found.error_msg.endswith("n is utf8mb4 in a.t (source s1) and latin1 in a.t (source s2)")
+
+
 def test_json_of_mysql_becomes_text_on_mariadb() -> None:
     document, text = plan("s1", ID, column("v", "json")), plan("s2", ID, column("v", "text"))
     assert codes(group(document), group(text)) == [(12106, True)]
