@@ -19,7 +19,7 @@ from shardmerge.proto.task_history.event import NO_HISTORY, History
 from shardmerge.worker.core.position import RelayOffset, SourcePosition
 from shardmerge.worker.core.stop_signal import StopSignal
 from shardmerge.worker.core.stream import Stream
-from shardmerge.worker.daemon.lane_retries import LaneRetries
+from shardmerge.worker.daemon.task_history import LaneRetries
 from shardmerge.worker.ddl.decide.routed_statements import short_text, tables_text
 from shardmerge.worker.relay.model import AtHead, AtStatement, BlockData, BlockPlace, ReachedUntil, Statement
 from shardmerge.worker.relay.relay import Relay
