@@ -27,8 +27,8 @@ from shardmerge.worker.replicate.lane_coordinator import BarrierPlace, LaneCoord
 from shardmerge.worker.replicate.lane_totals import LaneTotals
 from shardmerge.worker.replicate.running import RunningReplicate
 from shardmerge.worker.rules.transform.client import failed_to_answer
-from shardmerge.worker.rules.transform.evaluator import evaluate
 from shardmerge.worker.rules.transform.expressions import Expressions
+from shardmerge.worker.rules.transform.projection import evaluate
 from shardmerge.worker.unit.run_context import RunningSnapshot
 
 _LOCATE_SECONDS = 600.0
