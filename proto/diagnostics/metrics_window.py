@@ -1,4 +1,7 @@
-"""Keeps the metrics of the last minutes in memory, compressed, in a bounded number of samples and bytes."""
+"""Keeps the metrics of the last minutes in memory, compressed, in a bounded number of samples and bytes.
+
+A separate thread takes a sample every 30 seconds.
+"""
 
 from __future__ import annotations
 

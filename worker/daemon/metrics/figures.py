@@ -101,7 +101,9 @@ class WorkerFigures:
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """``finished``: Unix seconds of the last comparison of all rows, 0.0: there was none. ``references_finished``: the
+    """What the last comparison of each table of a subtask has found.
+
+    ``finished``: Unix seconds of the last comparison of all rows, 0.0: there was none. ``references_finished``: the
     same of all references. A later comparison of some tables replaces what is known about these."""
 
     finished: float = 0.0
