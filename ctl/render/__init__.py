@@ -10,31 +10,9 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from shardmerge.ctl.render import (
-        compare_table,
-        foreign_keys_script,
-        lock_table,
-        preview_table,
-        quarantine_table,
-        rules_table,
-        schema_table,
-        status_table,
-        tables,
-        targets_table,
-    )
+    from shardmerge.ctl.render import compare_table, definitions, rules_table, shard_ddl, status_table, tables
 
-__all__ = [
-    "compare_table",
-    "foreign_keys_script",
-    "lock_table",
-    "preview_table",
-    "quarantine_table",
-    "rules_table",
-    "schema_table",
-    "status_table",
-    "tables",
-    "targets_table",
-]
+__all__ = ["compare_table", "definitions", "rules_table", "shard_ddl", "status_table", "tables"]
 
 
 def __getattr__(name: str) -> ModuleType:

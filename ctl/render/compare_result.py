@@ -69,6 +69,54 @@ class Outcome:
         return f"{done} of {total}{more} chunks, {rows:,} rows, {found:,} differences"
 
 
+def judge_multisets(tables: Sequence[pb.ComparedTable]) -> None:
+    """Set the counts, ``remark`` and ``not_compared`` of the tables with sums, which have the results of all sources.
+
+    The sums of every source are of one state of its shard tables and of the target. If all of them saw the same target,
+    its rows are those of all shard tables together. Only the numbers of rows show how many rows are missing or extra.
+    """
+    by_target: dict[str, list[pb.ComparedTable]] = {}
+    for table in tables:
+        if table.HasField("multiset"):
+            by_target.setdefault(table.target_table, []).append(table)
+    for group in by_target.values():
+        _judge_group(group)
+
+
+def _judge_group(group: Sequence[pb.ComparedTable]) -> None:
+    sums = [table.multiset for table in group]
+    compared, wanted = sum(item.compared for item in sums), max(item.shard_tables for item in sums)
+    why = ""
+    if compared != wanted:
+        why = f"it has no key: {compared} of the target's {wanted} shard tables were read, and all are needed"
+    elif any(item.source.without_checksum or item.target.without_checksum for item in sums):
+        why = "it has no key, and a row is too long for a checksum"
+    elif len({item.form for item in sums}) > 1:
+        why = "it has no key, and its columns differ between the sources"
+    elif any(item.target != sums[0].target for item in sums):
+        why = "it has no key, and the target changed between the reads of two sources"
+    for table in group:
+        table.not_compared = why
+    if not why:
+        _compare_sums(group[0], group)
+
+
+def _compare_sums(first: pb.ComparedTable, group: Sequence[pb.ComparedTable]) -> None:
+    target = first.multiset.target
+    rows = sum(table.multiset.source.rows for table in group)
+    equal = rows == target.rows and all(
+        sum(int(getattr(table.multiset.source, name)) for table in group) == int(getattr(target, name))
+        for name in ("first", "second")
+    )
+    first.missing = max(0, rows - target.rows)
+    first.extra = max(0, target.rows - rows)
+    first.different = int(not equal and rows == target.rows)
+    first.unnamed = first.missing + first.extra + first.different
+    text = f"no key, compared as a whole: {rows} rows in the shard tables, {target.rows} at the target"
+    for table in group:
+        table.remark = text if equal else f"{text}; rows differ, at least as many as are counted"
+
+
 def unrepaired(table: pb.ComparedTable) -> int:
     """Differences that were not repaired."""
     return table.missing + table.extra + table.different + table.orphans - table.repaired

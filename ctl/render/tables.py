@@ -354,3 +354,41 @@ def _short_warning(found: pb.TaskWarning) -> str:
     """``binlog-expiring mysql-01 and 2 more``."""
     more = f" and {found.others} more" if found.others else ""
     return f"{found.warning.name} {found.source}{more}"
+
+
+def held(answer: pb.QuarantineResponse) -> RenderableType:
+    """Per source what was done; then the keys that are held."""
+    done = look.table("source", "worker", "result", "message")
+    for part in answer.sources:
+        text = f"[{part.error.code} {part.error.name}]" if part.HasField("error") else part.msg
+        done.add_row(
+            look.cell(part.source, "bold"),
+            look.cell(part.worker or "–"),
+            look.outcome(result=part.result),
+            look.cell(text),
+        )
+    parts: list[RenderableType] = [done]
+    if answer.keys:
+        parts.append(_held_keys(answer))
+    more = answer.total_keys - len(answer.keys)
+    if more:
+        parts.append(Text(f"and {more} more keys, in held_change of the task's meta schema"))
+    return Group(*parts, *problems(answer))
+
+
+def _held_keys(answer: pb.QuarantineResponse) -> RenderableType:
+    made = look.table(
+        "source", "target table", "key", "changes", "first", "position", "why", "since", right=("changes",)
+    )
+    for key in answer.keys:
+        made.add_row(
+            look.cell(key.source, "bold"),
+            look.cell(key.target_table),
+            look.cell(key.key),
+            look.cell(format.rows(key.changes)),
+            look.cell(key.operation),
+            look.cell(key.binlog_pos),
+            look.cell(f"[{key.code}] {key.reason}"),
+            look.cell(format.moment(key.since)),
+        )
+    return made

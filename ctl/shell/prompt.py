@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 import click
@@ -12,15 +13,18 @@ from click.shell_completion import ShellComplete, split_arg_string
 from prompt_toolkit import PromptSession
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion, PathCompleter, ThreadedCompleter
 from prompt_toolkit.document import Document
+from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 
 from shardmerge.ctl.error_report import Report, print_report
 from shardmerge.ctl.options import Line, with_two_dashes
 from shardmerge.ctl.settings import CliValues
-from shardmerge.ctl.shell import history
 from shardmerge.proto import errors
+from shardmerge.proto.files.durable_file import private_descriptor, private_folder
+from shardmerge.proto.files.state_home import state_folder
 
 _PROMPT = "dmctl» "
 _LEAVE = frozenset({"exit", "quit"})
+_SECRET = re.compile(r"\bencrypt\b|identified\s+(by|with|as)|password", re.IGNORECASE)
 
 
 def repl(command: click.Group, run: Callable[[list[str]], int], values: CliValues) -> int:
@@ -29,7 +33,7 @@ def repl(command: click.Group, run: Callable[[list[str]], int], values: CliValue
     ``values``: the options of the outer command line, which apply to every line.
     """
     session: PromptSession[str] = PromptSession(
-        history=history.open_history(history.history_path(os.environ, Path.home())),
+        history=_open_history(history_path(os.environ, Path.home())),
         completer=ThreadedCompleter(_Completer(command, values)),
         complete_while_typing=False,
     )
@@ -50,6 +54,38 @@ def repl(command: click.Group, run: Callable[[list[str]], int], values: CliValue
             del words[0]
         if words:
             run(words)
+
+
+def history_path(environment: Mapping[str, str], home: Path) -> Path:
+    """The path of the history file (XDG Base Directory Specification: state that needs no backup). Pure."""
+    return state_folder(environment, home) / "dmctl_history"
+
+
+def is_secret(line: str) -> bool:
+    """Whether a line may hold a secret: an argument of `encrypt`, or SQL that sets a password. Pure."""
+    return _SECRET.search(line) is not None
+
+
+class _PrivateHistory(FileHistory):
+    """A history file that only its user may read; a line with a secret is not stored."""
+
+    def append_string(self, string: str) -> None:
+        if not is_secret(string):
+            super().append_string(string)
+
+
+def _open_history(path: Path) -> History:
+    """The history at ``path``; if the file cannot be written, one that ends with the prompt."""
+    try:
+        private_folder(path.parent)
+        descriptor = private_descriptor(path, os.O_RDWR | os.O_APPEND | os.O_NOFOLLOW)
+        try:
+            os.fchmod(descriptor, 0o600)
+        finally:
+            os.close(descriptor)
+    except OSError:
+        return InMemoryHistory()
+    return _PrivateHistory(str(path))
 
 
 class _Completer(Completer):

@@ -11,7 +11,7 @@ from rich.live import Live
 
 from shardmerge.ctl import as_json
 from shardmerge.ctl.as_json import Json
-from shardmerge.ctl.render.diagnosis import top_rows, top_table
+from shardmerge.ctl.render.diagnosis import top_table
 from shardmerge.ctl.session import Session
 from shardmerge.ctl.verdict import judge
 from shardmerge.ctl.watch import live_view
@@ -34,12 +34,12 @@ Ask = Callable[[float | None], pb.OverviewResponse]
 def run(session: Session, ask: Ask, *, interval: float, once: bool) -> int:
     """Show the tasks until Ctrl-C, or once; the exit code. Raises the master's error if it persists for a minute, or at
     once if it is not retryable or no answer came yet."""
-    times, timeout = top_rows.LaneTimes(), min(_CALL_SECONDS, session.settings.timeout)
+    times, timeout = top_table.LaneTimes(), min(_CALL_SECONDS, session.settings.timeout)
     if once:
-        top_rows.rows(ask(timeout), times)
+        top_table.rows(ask(timeout), times)
         time.sleep(min(interval, _FIRST_SECONDS))
         answer = ask(timeout)
-        found = top_rows.rows(answer, times)
+        found = top_table.rows(answer, times)
         if session.is_json:
             print(as_json.to_text(_value(answer, found)), flush=True)
         else:
@@ -52,10 +52,10 @@ def run(session: Session, ask: Ask, *, interval: float, once: bool) -> int:
     return 0
 
 
-def _live(session: Session, ask: Ask, times: top_rows.LaneTimes, interval: float, timeout: float) -> None:
+def _live(session: Session, ask: Ask, times: top_table.LaneTimes, interval: float, timeout: float) -> None:
     console = session.console()
     began = answered = time.monotonic()
-    has_answer, shown, stale = False, list[top_rows.TaskRow](), ""
+    has_answer, shown, stale = False, list[top_table.TaskRow](), ""
     screen = (
         nullcontext()
         if session.is_json
@@ -72,7 +72,7 @@ def _live(session: Session, ask: Ask, times: top_rows.LaneTimes, interval: float
                 stale = str(error)
             else:
                 has_answer, answered, stale = True, time.monotonic(), ""
-                shown = top_rows.rows(answer, times)
+                shown = top_table.rows(answer, times)
                 if view is None:
                     print(as_json.to_text(_value(answer, shown), one_line=True), flush=True)
             if view is not None:
@@ -81,7 +81,7 @@ def _live(session: Session, ask: Ask, times: top_rows.LaneTimes, interval: float
 
 
 def _frame(
-    session: Session, console: Console, shown: list[top_rows.TaskRow], elapsed: float, stale: str
+    session: Session, console: Console, shown: list[top_table.TaskRow], elapsed: float, stale: str
 ) -> RenderableType:
     frame = live_view.Frame(
         title=f"{len(shown)} task(s)",
@@ -94,7 +94,7 @@ def _frame(
     return live_view.render_tasks(top_table.table(shown, console.height - _AROUND), frame)
 
 
-def _value(answer: pb.OverviewResponse, found: list[top_rows.TaskRow]) -> dict[str, Json]:
+def _value(answer: pb.OverviewResponse, found: list[top_table.TaskRow]) -> dict[str, Json]:
     """The answer, with the rows of the table in their order."""
     value = as_json.to_value(answer)
     tasks: list[Json] = [

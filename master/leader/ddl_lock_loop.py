@@ -27,7 +27,7 @@ from shardmerge.master.leader.counts import LeaderCounts
 from shardmerge.master.leader.loop import LeaderLoop
 from shardmerge.master.state import State
 from shardmerge.master.store import Leadership, Store
-from shardmerge.master.task_history.lock_steps import conflict_event, step_event
+from shardmerge.master.task_history.steps import conflict_event, lock_event
 from shardmerge.proto import errors
 from shardmerge.proto.errors import ShardmergeError
 from shardmerge.proto.etcd import Etcd
@@ -102,7 +102,7 @@ class DdlLockLoop:
                 pass
             case _:
                 self._store.change_lock(target, step, state)
-        event = step_event(target, seen.lock, step, now)
+        event = lock_event(target, seen.lock, step, now)
         if event is not None:
             self._history.add(event)
         self._log_step(target, seen, step)

@@ -8,7 +8,7 @@ from shardmerge.master.leader.counts import LeaderCounts
 from shardmerge.master.leader.loop import LeaderLoop
 from shardmerge.master.placement import after, place, violations
 from shardmerge.master.store import Leadership, Store, addresses
-from shardmerge.master.task_history.bindings import WorkerWatch, step_events
+from shardmerge.master.task_history.steps import WorkerWatch, placement_events
 from shardmerge.master.workers.client import Workers
 from shardmerge.proto import errors
 from shardmerge.proto.etcd import Etcd
@@ -55,6 +55,6 @@ class Scheduler:
                 self._store.place(step, state)
                 self._counts.placed(step)
                 get_logger().info("placement", step=str(step))
-                for event in step_events(step, state, time.time()):
+                for event in placement_events(step, state, time.time()):
                     self._history.add(event)
         self._workers.keep_only(frozenset(addresses(state).values()))

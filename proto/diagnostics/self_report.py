@@ -1,19 +1,30 @@
-"""What one daemon reports about itself: the answer to the RPC Diagnostics of dm-master and dm-worker."""
+"""What one daemon reports about itself: the answer to the RPC Diagnostics of dm-master and dm-worker.
+
+Stacks of threads have names and frames, no values.
+"""
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from types import FrameType
 
 from shardmerge.proto import diagnostics_pb2 as pb
 from shardmerge.proto.diagnostics.host import host_facts, package_versions
-from shardmerge.proto.diagnostics.metrics_recorder import MetricsRecorder
-from shardmerge.proto.diagnostics.metrics_window import MetricsWindow
+from shardmerge.proto.diagnostics.log_event import shown_frame
+from shardmerge.proto.diagnostics.metrics_window import MetricsRecorder, MetricsWindow
 from shardmerge.proto.diagnostics.recent_lines import OF_PROCESS, RecentLines
-from shardmerge.proto.diagnostics.stacks import text_of, thread_stacks
+from shardmerge.proto.escaped_text import escaped
 from shardmerge.proto.http.probes import Probes
 from shardmerge.proto.rpc.admission import RunningCalls
+
+_MOST_THREADS = 1000
+_MOST_FRAMES = 60
+_MOST_NAMES = 20
+_MOST_CHARS = 512 << 10
 
 
 def _none() -> Sequence[pb.SeenServer]:
@@ -57,7 +68,7 @@ class SelfReport:
             log=pb.KeptLines(first=lines.first, last=lines.last, dropped=lines.dropped),
             metrics=[pb.KeptMetrics(at=each.at, packed=each.packed) for each in self._recorder.samples()],
             metrics_seconds=self._recorder.last_seconds,
-            stacks=text_of(thread_stacks()),
+            stacks=text_of_stacks(thread_stacks()),
             loops=[pb.LoopAge(loop=loop, seconds=age) for loop, age in self._probes.loop_ages().items()],
             calls=[
                 pb.RunningCalls(method=each.method, running=each.running, oldest_seconds=each.oldest_seconds)
@@ -65,3 +76,43 @@ class SelfReport:
             ],
             servers=self._servers(),
         )
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadStack:
+    """``frames``: the innermost first."""
+
+    name: str
+    frames: tuple[str, ...]
+
+
+def thread_stacks() -> list[ThreadStack]:
+    """The stacks of the threads of this process that run Python, by name."""
+    names = {thread.ident: thread.name for thread in threading.enumerate()}
+    found = [
+        ThreadStack(escaped(names.get(ident, f"thread {ident}"), 100), _frames(frame))
+        for ident, frame in list(sys._current_frames().items())[:_MOST_THREADS]  # pyright: ignore[reportPrivateUsage]
+    ]
+    return sorted(found, key=lambda stack: stack.name)
+
+
+def text_of_stacks(stacks: Iterable[ThreadStack]) -> str:
+    """Equal stacks once, with the names of their threads. Pure."""
+    names: dict[tuple[str, ...], list[str]] = {}
+    for stack in stacks:
+        names.setdefault(stack.frames, []).append(stack.name)
+    parts: list[str] = []
+    for frames, threads in names.items():
+        more = len(threads) - _MOST_NAMES
+        head = ", ".join(threads[:_MOST_NAMES]) + (f", and {more} more" if more > 0 else "")
+        parts.append("\n".join([f"{head}:", *(f"  {frame}" for frame in frames)]))
+    text = "\n\n".join(parts) + "\n"
+    return text if len(text) <= _MOST_CHARS else text[:_MOST_CHARS] + "\n(cut)\n"
+
+
+def _frames(frame: FrameType | None) -> tuple[str, ...]:
+    found: list[str] = []
+    while frame is not None and len(found) < _MOST_FRAMES:
+        found.append(shown_frame(frame.f_code, frame.f_lineno))
+        frame = frame.f_back
+    return tuple(found)

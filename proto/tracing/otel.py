@@ -5,23 +5,30 @@ The packages are an optional extra: only :func:`otel_tracer` imports them.
 
 from __future__ import annotations
 
+import io
+import logging
 import threading
 from importlib.metadata import version
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import structlog
 
 from shardmerge.proto.errors import ShardmergeError, config
-from shardmerge.proto.tracing.collector import collector_session, limit_log
+from shardmerge.proto.log_rate_limit import RateLimit
 from shardmerge.proto.tracing.operation import Operation, present_operation, within
 from shardmerge.proto.tracing.spans import Attributes, Span, Tracer
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.trace import Span as OtelSpan
+    from requests import PreparedRequest, Response, Session
 
 _EXPORT_SECONDS = 5
 _QUEUE_SPANS = 2048
 _CLOSE_SECONDS = 3.0
+_LOG_SECONDS = 600.0
+_LIBRARY = "opentelemetry"
 
 
 def check_installed() -> None:
@@ -57,10 +64,51 @@ def otel_tracer(endpoint: str, program: str, name: str) -> Tracer:
         {"service.name": program, "service.instance.id": name, "service.version": version("shardmerge")}
     )
     provider = TracerProvider(resource=of_process, shutdown_on_exit=False, id_generator=OperationIds())
-    limit_log()
-    exporter = OTLPSpanExporter(endpoint=endpoint, timeout=_EXPORT_SECONDS, session=collector_session())
+    _limit_log()
+    exporter = OTLPSpanExporter(endpoint=endpoint, timeout=_EXPORT_SECONDS, session=_collector_session())
     provider.add_span_processor(BatchSpanProcessor(exporter, max_queue_size=_QUEUE_SPANS))
     return _OtelTracer(provider)
+
+
+def _collector_session() -> Session:
+    """The session for the exporter of spans: a collector can answer, and no more.
+
+    It may be down, slow, or another program. Its answer is not read beyond the head. It cannot redirect the spans to
+    another address."""
+    from requests import Response as MadeResponse
+    from requests import Session as RequestsSession
+
+    class HeadOnly(RequestsSession):
+        def send(self, request: PreparedRequest, **options: Any) -> Response:
+            answer = super().send(request, **{**options, "stream": True, "allow_redirects": False})
+            answer.close()
+            # With the library's own answer the exporter would read the body, whatever its size.
+            made = MadeResponse()
+            made.status_code, made.reason, made.headers = answer.status_code, answer.reason, answer.headers
+            made.url, made.request, made.raw = answer.url, request, io.BytesIO()
+            return made
+
+    return HeadOnly()
+
+
+def _limit_log() -> None:
+    """Log rarely that spans are not taken: the library logs several lines for each batch, with texts of the
+    collector."""
+    logger = logging.getLogger(_LIBRARY)
+    logger.handlers[:] = [_RareLines()]
+    logger.propagate = False
+
+
+class _RareLines(logging.Handler):
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self._limit = RateLimit(_LOG_SECONDS)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        left_out = self._limit.left_out(_LIBRARY)
+        if left_out is not None:
+            # Not the function of proto/log.py, which adds the operation and so imports this package.
+            structlog.get_logger().warning("the collector does not take traces", library=record.name, left_out=left_out)
 
 
 class _OtelTracer:

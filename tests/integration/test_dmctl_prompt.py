@@ -18,7 +18,7 @@ from click.shell_completion import ShellComplete
 from shardmerge.ctl.main import dmctl
 from shardmerge.ctl.options import Line
 from shardmerge.ctl.shell.completion import SHELLS
-from shardmerge.ctl.shell.history import history_path, is_secret
+from shardmerge.ctl.shell.prompt import history_path, is_secret
 from shardmerge.proto import master_pb2 as pb
 from tests.support.canned_master import CannedMaster
 from tests.support.ports import free_port

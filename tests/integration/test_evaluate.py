@@ -27,8 +27,8 @@ from shardmerge.worker.core.table_plan import ColumnPlan, Computed, RowTransform
 from shardmerge.worker.daemon.task_service import TaskService
 from shardmerge.worker.rules.transform.analyzer import analyse
 from shardmerge.worker.rules.transform.client import TransformClient, Transformer, as_stream, failed_to_answer
-from shardmerge.worker.rules.transform.evaluator import evaluate
 from shardmerge.worker.rules.transform.expressions import Expressions, RunExpressions, expressions_of
+from shardmerge.worker.rules.transform.projection import evaluate
 from shardmerge.worker.rules.transform.session import session
 from shardmerge.worker.rules.transform.values import ROW
 from shardmerge.worker.unit.run_context import RunningSnapshot

@@ -24,8 +24,8 @@ from shardmerge.worker.snapshot.source.chunk_source import chunk_select
 from shardmerge.worker.snapshot.source.raw_query import raw_rows
 from shardmerge.worker.snapshot.table_planner import TablePlanner
 from shardmerge.worker.target.apply.cascades import ChildRows, SqlRows
-from shardmerge.worker.target.apply.conflicting_id import ConflictingId, conflicting_id
 from shardmerge.worker.target.apply.dml import count_sql, counts_sql, delete_sql, keyed_statements, write_sql
+from shardmerge.worker.target.apply.row_bisect import ConflictingId, conflicting_id
 from shardmerge.worker.verify.compare.compared_tables import ComparedTable, TableQueries, compared_table
 from shardmerge.worker.verify.compare.keys import Key
 from tests.integration.snapshot_rig import SOURCE, endpoint

@@ -17,8 +17,8 @@ from shardmerge.worker.core.row_change import Literals
 from shardmerge.worker.core.table import Column, ValueKind
 from shardmerge.worker.core.table_plan import ColumnPlan, Computed, RowTransform
 from shardmerge.worker.rules.transform.client import Evaluate, Transformer, as_stream
-from shardmerge.worker.rules.transform.evaluator import evaluate
 from shardmerge.worker.rules.transform.expressions import Expressions, RunExpressions
+from shardmerge.worker.rules.transform.projection import evaluate
 from shardmerge.worker.rules.transform.session import session
 from shardmerge.worker.rules.transform.values import ROW
 from tests.support.plans import integer, table_plan, text

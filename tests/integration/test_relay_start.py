@@ -9,7 +9,7 @@ import pytest
 
 from shardmerge.proto import config_pb2 as config
 from shardmerge.worker.core.position import SourcePosition
-from shardmerge.worker.daemon.source.relay_begin import begin_relay, relay_start
+from shardmerge.worker.daemon.source.source_runner import begin_relay, relay_start
 from tests.integration.relay_rig import Servers
 from tests.support.cluster import Cluster, Json
 from tests.support.pair import KINDS

@@ -13,8 +13,7 @@ import grpc
 from shardmerge.proto import common_pb2, compare_pb2_grpc, errors, relay_pb2
 from shardmerge.proto import compare_pb2 as pb
 from shardmerge.worker.core.stop_signal import StopSignal
-from shardmerge.worker.daemon.metrics.compares import Compared
-from shardmerge.worker.daemon.metrics.figures import CompareFigures
+from shardmerge.worker.daemon.metrics.figures import Compared, CompareFigures
 from shardmerge.worker.daemon.subtask.subtask import SubTask
 from shardmerge.worker.verify.compare.comparison import Comparison
 

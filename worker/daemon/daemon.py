@@ -53,10 +53,9 @@ from shardmerge.worker.daemon.compare_service import CompareService
 from shardmerge.worker.daemon.diagnosis.diagnose import diagnose
 from shardmerge.worker.daemon.diagnosis.target_look import TargetLooker
 from shardmerge.worker.daemon.etcd_locks import EtcdLockClient
-from shardmerge.worker.daemon.forecast.certificates import files_of_source
 from shardmerge.worker.daemon.forecast.figures import NO_FORECAST
 from shardmerge.worker.daemon.forecast.warnings import warnings_of
-from shardmerge.worker.daemon.forecast.worker_watch import WorkerWatch
+from shardmerge.worker.daemon.forecast.worker_watch import WorkerWatch, files_of_source
 from shardmerge.worker.daemon.orphaned_logs import OrphanedLogs
 from shardmerge.worker.daemon.probes import WorkerProbes
 from shardmerge.worker.daemon.registration import Registration

@@ -19,7 +19,7 @@ from shardmerge.proto.task_history.event import NO_HISTORY, History
 from shardmerge.worker.core.position import RelayOffset, SourcePosition
 from shardmerge.worker.core.stop_signal import StopSignal
 from shardmerge.worker.core.stream import Stream
-from shardmerge.worker.daemon.lane_retries import LaneRetries
+from shardmerge.worker.daemon.task_history import LaneRetries
 from shardmerge.worker.ddl.decide.routed_statements import short_text, tables_text
 from shardmerge.worker.relay.model import AtHead, AtStatement, BlockData, BlockPlace, ReachedUntil, Statement
 from shardmerge.worker.relay.relay import Relay
@@ -27,8 +27,8 @@ from shardmerge.worker.replicate.lane_coordinator import BarrierPlace, LaneCoord
 from shardmerge.worker.replicate.lane_totals import LaneTotals
 from shardmerge.worker.replicate.running import RunningReplicate
 from shardmerge.worker.rules.transform.client import failed_to_answer
-from shardmerge.worker.rules.transform.evaluator import evaluate
 from shardmerge.worker.rules.transform.expressions import Expressions
+from shardmerge.worker.rules.transform.projection import evaluate
 from shardmerge.worker.unit.run_context import RunningSnapshot
 
 _LOCATE_SECONDS = 600.0

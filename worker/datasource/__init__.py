@@ -4,7 +4,7 @@
 ``mysql_shards`` is the data source. At load(), ``planning`` makes the ``plan``: it fixes the position of each source.
 ``partition_reader`` plans the chunks with worker/snapshot. In the tasks ``shard_rows`` reads a chunk, ``state`` takes
 back the changes since the position, and ``values`` makes the DataFrame's values. ``mysql_cdc`` is the data source of
-the changes; ``stream`` has the rest of it. ``over_connect`` has what differs in a session of Spark Connect.
+the changes; ``stream`` has the rest of it. ``registration`` has what differs in a session of Spark Connect.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ class MySQLChanges(DataSource):
 
     def schema(self) -> StructType:
         """The columns of the tables as they are now. Raises the errors of load_schema()."""
-        from shardmerge.worker.datasource.stream.follow.load_schema import load_schema
+        from shardmerge.worker.datasource.stream.follow.first_offset import load_schema
 
         with way_out_shown():
             return load_schema(self._options)

@@ -46,8 +46,7 @@ def support_bundle(path: str) -> int:
 
     from shardmerge.ctl.bundle.archive import Archive  # imports of gRPC take 0.2 s: only when needed
     from shardmerge.ctl.bundle.collect import Collection
-    from shardmerge.ctl.bundle.contents import BundleFile, NotCollected
-    from shardmerge.ctl.bundle.readme import About, readme
+    from shardmerge.ctl.bundle.contents import BundleFile, NotCollected, readme
 
     session = Session.current()
     now = time.time()
@@ -65,10 +64,9 @@ def support_bundle(path: str) -> int:
                     archive.add(item.name, item.text.encode(errors="backslashreplace"))
                     files.append(BundleFile(item.name, "", item.about))  # the text is written
             made_at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(now))
-            about = About(
-                made_at, version("shardmerge"), session.client.address, collection.errors, collection.warnings
-            )
-            index = readme(about, files, missing)
+            master = session.client.address
+            origin = f"Made at {made_at} by dmctl {version('shardmerge')} from master {master}."
+            index = readme(origin, collection.errors, collection.warnings, files, missing)
             archive.add(index.name, index.text.encode(errors="backslashreplace"))
     except FileExistsError as error:
         raise errors.ctl.WRITE_FAILED(path=path, reason=_EXISTS) from error

@@ -38,7 +38,7 @@ def _operate(
         from_target=from_target,
     )
     answer = session.call(command, lambda master: master.OperateSchema, request)
-    return session.show(command, answer, lambda: render.schema_table.schemas(answer))
+    return session.show(command, answer, lambda: render.definitions.schemas(answer))
 
 
 @click.group("binlog-schema")

@@ -15,7 +15,6 @@ from shardmerge.ctl import as_json, render
 from shardmerge.ctl.error_report import Report, print_report
 from shardmerge.ctl.files import task_name
 from shardmerge.ctl.options import shared
-from shardmerge.ctl.render.compare_multisets import judge_multisets
 from shardmerge.ctl.render.compare_result import (
     SAME,
     UNKNOWN,
@@ -24,6 +23,7 @@ from shardmerge.ctl.render.compare_result import (
     answer,
     conclude,
     exit_code,
+    judge_multisets,
     unrepaired,
 )
 from shardmerge.ctl.session import Session

@@ -2,17 +2,38 @@
 
 from __future__ import annotations
 
+import re
 import time
+from datetime import UTC, datetime
 
 import click
 
 from shardmerge.ctl.files import task_name
 from shardmerge.ctl.options import shared
-from shardmerge.ctl.render.task_history.period import FORMS, since_of
 from shardmerge.ctl.session import Session
 from shardmerge.proto import master_pb2 as pb
 
 _KINDS = ("stage", "error", "ddl", "command", "binding", "sample")
+
+_UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
+_PART = re.compile(r"(\d{1,9})([smhdw])", re.ASCII)
+_FORMS = 'a duration such as 30m, 12h, 2d or 1w, or a time such as "2026-01-02 03:04" (UTC without an offset)'
+
+
+def since_of(text: str, now: float) -> float:
+    """Unix seconds; at least 0. Raises ValueError.
+
+    >>> since_of("1d12h", 200_000.0)
+    70400.0
+    """
+    parts = list(_PART.finditer(text))
+    if parts and "".join(part.group() for part in parts) == text:
+        return max(0.0, now - sum(int(part[1]) * _UNITS[part[2]] for part in parts))
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise ValueError(f"must be {_FORMS}") from None
+    return max(0.0, (moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)).timestamp())
 
 
 def _since(context: click.Context, parameter: click.Parameter, text: str) -> float:
@@ -26,7 +47,7 @@ def _since(context: click.Context, parameter: click.Parameter, text: str) -> flo
 
 @click.command("history")
 @click.argument("task", metavar="TASK|FILE")
-@click.option("--since", default="", metavar="WHEN", callback=_since, help=f"{FORMS}  [all that is kept]")
+@click.option("--since", default="", metavar="WHEN", callback=_since, help=f"{_FORMS}  [all that is kept]")
 @click.option(
     "--kind",
     "kinds",
@@ -53,7 +74,7 @@ def history(task: str, since: float, kinds: tuple[str, ...], limit: int) -> int:
         dmctl history merge --since 2d
         dmctl history merge --kind error --kind command -s mysql-01
     """
-    from shardmerge.ctl.render.task_history.timeline import timeline, value
+    from shardmerge.ctl.render.timeline import timeline, value
 
     session = Session.current()
     request = pb.HistoryRequest(

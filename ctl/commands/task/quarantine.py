@@ -32,7 +32,7 @@ def _operate(name: str, op: worker_pb2.QuarantineOp, task: str, table: str, key:
     session = Session.current()
     request = pb.QuarantineRequest(op=op, task=task_name(task), sources=session.settings.sources, table=table, key=key)
     answer = session.call(name, lambda master: master.Quarantine, request)
-    return session.show(name, answer, lambda: render.quarantine_table.held(answer))
+    return session.show(name, answer, lambda: render.tables.held(answer))
 
 
 @click.group("quarantine")

@@ -35,6 +35,6 @@ def schema(task: str, tables: tuple[str, ...], foreign_keys: bool) -> int:
     answer = session.call("schema", lambda master: master.ShowTargets, request)
     if foreign_keys and not session.is_json:
         # Lines that are wrapped would no longer be comments.
-        print(render.foreign_keys_script.script(answer), flush=True)
+        print(render.definitions.foreign_keys_script(answer), flush=True)
         return session.conclude(judge("schema", answer))
-    return session.show("schema", answer, lambda: render.targets_table.targets(answer))
+    return session.show("schema", answer, lambda: render.definitions.targets(answer))

@@ -40,4 +40,4 @@ def preview(task: str, statement: str, tables: tuple[str, ...]) -> int:
         task=task_name(task), statement=statement, tables=tables, sources=session.settings.sources
     )
     answer = session.call("shard-ddl preview", lambda master: master.PreviewDDL, request)
-    return session.show("shard-ddl preview", answer, lambda: render.preview_table.previewed(answer))
+    return session.show("shard-ddl preview", answer, lambda: render.shard_ddl.previewed(answer))

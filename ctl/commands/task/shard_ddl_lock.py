@@ -21,7 +21,7 @@ def _show(task: str | None) -> int:
     session = Session.current()
     request = pb.ShowDDLLocksRequest(task=task_name(task) if task is not None else "", sources=session.settings.sources)
     answer = session.call("shard-ddl-lock", lambda master: master.ShowDDLLocks, request)
-    return session.show("shard-ddl-lock", answer, lambda: render.lock_table.locks(answer))
+    return session.show("shard-ddl-lock", answer, lambda: render.shard_ddl.locks(answer))
 
 
 def _unlock(lock_id: str, owner: str, action: str | None, database: str, table: str, *, force_remove: bool) -> int:
@@ -36,7 +36,7 @@ def _unlock(lock_id: str, owner: str, action: str | None, database: str, table: 
         sources=session.settings.sources,
     )
     answer = session.call("shard-ddl-lock unlock", lambda master: master.UnlockDDLLock, request)
-    return session.show("shard-ddl-lock unlock", answer, lambda: render.lock_table.unlocked(answer))
+    return session.show("shard-ddl-lock unlock", answer, lambda: render.shard_ddl.unlocked(answer))
 
 
 def _unlock_options(command: Command) -> Command:

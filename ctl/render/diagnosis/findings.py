@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
@@ -12,7 +13,6 @@ from rich.text import Text
 
 from shardmerge.ctl.dm_words import stage_word, unit_word
 from shardmerge.ctl.render import format, style
-from shardmerge.ctl.render.diagnosis.terms import explained
 from shardmerge.ctl.render.tables import problems
 from shardmerge.proto import diagnose_pb2 as diagnosis
 from shardmerge.proto import master_pb2 as pb
@@ -27,6 +27,44 @@ _HEAVY = 50.0
 """From this weight on a finding is a cause that delays the task; below it is a note."""
 
 _CAUSE_STYLES = {"target": "bold yellow", "gather": "yellow", "retry": "bold red", "throttle": "bold yellow"}
+_TERMS = (
+    (
+        "lane",
+        r"\b[Ll]anes?\b",
+        "one of the parallel writers of a task at one source; a row is always written by the same",
+    ),
+    ("relay log", r"\brelay log\b", "the copy of the source's binlog on the worker's disk, from which lanes read"),
+    ("relay", r"\brelay\b(?! log)", "what fetches the source's binlog to the worker"),
+    ("shard table", r"\bshard tables?\b|shard table\(s\)", "a table of a source whose rows go to a merged table"),
+    ("DDL lock", r"\bDDL locks?\b", "the wait of shard tables for each other before a statement runs at the target"),
+    ("unlock", r"\bunlock\b", "decides that a statement runs, or is left out, without waiting any longer"),
+    ("chunk", r"\bchunks?\b", "the part of a table that is copied by one SELECT"),
+    ("reader", r"\breaders?\b", "one of the parallel connections that copy the history"),
+    ("history", r"\bhistory\b", "the rows that the tables had when the task began; changes are applied after them"),
+    ("round trip", r"\bround trip\b", "the time from a short statement to its answer: the network"),
+    ("commit", r"\bcommits?\b", "one transaction of a lane at the target, with up to some thousand rows"),
+    ("lag", r"\blags?\b", "how old the newest change is that the target has, compared with the source"),
+    ("checkpoint", r"\bcheckpoints?\b", "the place in the source's binlog up to which a lane has written everything"),
+    ("quarantine", r"\bquarantine\b", "a table at the target that keeps changes which the target refused"),
+    ("Spark slot", r"\bSpark slots?\b", "room for one lane or reader; the worker's configuration limits them"),
+    ("executor", r"\bexecutors?\b", "a process in which lanes run, on the worker or on other machines"),
+)
+"""The word, where it is used, and its meaning."""
+
+_CAUSES = {
+    "idle": "everything is applied",
+    "read": "waits for the relay log; while the history is copied: reads the source",
+    "decode": "decodes rows and applies the rules: processors of the worker",
+    "target": "transactions at the target",
+    "gather": "collects rows for as long as the last commit took",
+    "retry": "repeats what the target refused for a temporary reason",
+    "barrier": "waits for a statement that all lanes must reach",
+    "start": "connects, and reads its checkpoint",
+    "write": "writes the target",
+    "throttle": "waits because of a limit in the task file",
+    "wait": "waits until chunks are planned",
+}
+"""What time is spent on."""
 
 
 def screen(answer: pb.DiagnoseResponse, *, all_findings: bool = False) -> RenderableType:
@@ -59,10 +97,21 @@ def _legend(answer: pb.DiagnoseResponse, groups: Sequence[list[diagnosis.Finding
     """The meaning of the words that the screen uses."""
     texts = [part for group in groups for part in (group[0].text, *group[0].actions)]
     causes = {cause for use in answer.uses for cause, share in use.shares.items() if share >= _LEAST_SHARE}
-    lines = list(explained([*texts, *answer.unknown], causes))
+    lines = list(_explained([*texts, *answer.unknown], causes))
     return (
         [style.heading("Words"), *(Padding(Text(line, style="dim"), (0, 0, 0, 2)) for line in lines)] if lines else []
     )
+
+
+def _explained(texts: list[str], causes: set[str]) -> Iterator[str]:
+    """A line for each term that ``texts`` use, and one for the ``causes`` of the table of times."""
+    whole = "\n".join(texts)
+    for term, pattern, meaning in _TERMS:
+        if re.search(pattern, whole):
+            yield f"{term}: {meaning}"
+    known = [f"{cause}: {_CAUSES[cause]}" for cause in _CAUSES if cause in causes]
+    if known:
+        yield "time of lanes and readers: " + "; ".join(known)
 
 
 def _grouped(findings: Iterable[diagnosis.Finding]) -> list[list[diagnosis.Finding]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -12,7 +13,6 @@ from shardmerge.master.state import State
 from shardmerge.master.store import Store
 from shardmerge.master.workers.client import Workers
 from shardmerge.master.workers.clocks import status_and_clock
-from shardmerge.master.workers.task_warnings import task_warnings
 from shardmerge.proto import common_pb2, errors
 from shardmerge.proto import master_pb2 as pb
 from shardmerge.proto import worker_pb2 as worker
@@ -125,6 +125,27 @@ def task_status(task: str, answers: Sequence[pb.SourceSubTasks]) -> str:
         if any(one.stage == stage for one in subtasks):
             return word
     return "New"
+
+
+def task_warnings(answers: Sequence[pb.SourceSubTasks]) -> list[pb.TaskWarning]:
+    """Of each kind the warning with the least time left, and how many others there are; bounded, however many sources
+    the task has."""
+    kinds: dict[str, list[pb.TaskWarning]] = {}
+    for answer in answers:
+        for warning in answer.source_status.warnings:
+            found = pb.TaskWarning(source=answer.source_status.source, warning=warning)
+            kinds.setdefault(warning.name, []).append(found)
+    firsts: list[pb.TaskWarning] = []
+    for found in kinds.values():
+        first = min(found, key=_warning_urgency)
+        first.others = len(found) - 1
+        firsts.append(first)
+    return sorted(firsts, key=_warning_urgency)
+
+
+def _warning_urgency(found: pb.TaskWarning) -> tuple[float, str, str]:
+    """By its time; those without one are last."""
+    return (found.warning.due or math.inf, found.warning.name, found.source)
 
 
 def _is_failed(subtask: worker.SubTaskStatus) -> bool:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import uuid
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from google.protobuf import json_format
 
-from shardmerge.master.commands.task.setting_names import file_key, file_value
 from shardmerge.master.ddl_lock.records import open_locks
 from shardmerge.master.precheck.precheck import check_subtasks
 from shardmerge.master.state import State
@@ -50,6 +50,36 @@ _CHANGEABLE = (
     "extractInKey",
 )
 _UNSHOWN = frozenset({"target.password", "target.tls.caContent", "target.tls.certContent", "target.tls.keyContent"})
+_FILE_KEYS = {
+    "eventFilters": "filters",
+    "expressionFilters": "expression-filter",
+    "sourceFilters": "filters (of the source's file)",
+    "onlineDdl.shadowTables": "shadow-table-rules",
+    "onlineDdl.trashTables": "trash-table-rules",
+    "mode": "task-mode",
+    "deriveCascades": "cascades",
+    "start": "meta",
+    "startAt": "start-time",
+    "replicate.quarantine": "replicate.on-row-error",
+    "replicate.lanes": "replicate.lanes",
+    "replicate.safeMode": "syncers.safe-mode",
+    "target.tls.ca": "target-database.security.ssl-ca",
+    "target.tls.cert": "target-database.security.ssl-cert",
+    "target.tls.key": "target-database.security.ssl-key",
+    "target.tls.caContent": "target-database.security.ssl-ca-bytes",
+    "target.tls.certContent": "target-database.security.ssl-cert-bytes",
+    "target.tls.keyContent": "target-database.security.ssl-key-bytes",
+    "target.tls.allowedCn": "target-database.security.cert-allowed-cn",
+    "target.allowPublicKeyRetrieval": "target-database.security.allow-public-key-retrieval",
+}
+"""Fields of a subtask's configuration, several of which come from one key of the task file or from one of several
+blocks."""
+_FILE_VALUES = {
+    "replicate.quarantine": {"": "pause", "False": "pause", "True": "quarantine"},
+    "deriveCascades": {"": "refuse", "False": "refuse", "True": "derive"},
+}
+_ENUM = re.compile(r"(?:SHARD_MODE|TASK_MODE|AUTO_INCREMENT|EXTRACT_IN_KEY|PARTITIONS)_([A-Z_]+)")
+_HUMP = re.compile(r"(?<=[a-z])(?=[A-Z])")
 
 
 def settings_changed(before: config.SubTaskConfig, after: config.SubTaskConfig) -> tuple[pb.SettingChange, ...]:
@@ -66,14 +96,35 @@ def settings_changed(before: config.SubTaskConfig, after: config.SubTaskConfig) 
         if key in _UNSHOWN or "password" in key.lower():
             was = now = "(not shown)"
         else:
-            was, now = file_value(key, was), file_value(key, now)
-        name = file_key(key)
+            was, now = _file_value(key, was), _file_value(key, now)
+        name = _file_key(key)
         if key.split(".")[0] not in _CHANGEABLE and not key.startswith(_RECONNECT):
             raise errors.master.UPDATE_FIXED(
                 task=before.task, key=name, before=was or "not set", after=now or "not set"
             )
         changes.append(pb.SettingChange(key=name, before=was, after=now))
     return tuple(changes)
+
+
+def _file_key(path: str) -> str:
+    """The key of the task file for the field at ``path`` of a subtask's configuration as JSON, ``snapshot.threads``."""
+    known = _FILE_KEYS.get(path)
+    if known is not None:
+        return known
+    if path.startswith("target."):
+        path = f"target-database.{path.removeprefix('target.')}"
+    return _HUMP.sub("-", path).lower()
+
+
+def _file_value(path: str, text: str) -> str:
+    """The value of the field as the task file writes it."""
+    values = _FILE_VALUES.get(path)
+    if values is not None:
+        return values.get(text, text)
+    found = _ENUM.fullmatch(text)
+    if found is not None:
+        return "" if found[1] == "UNSPECIFIED" else found[1].lower().replace("_", "-")
+    return {"True": "true", "False": "false"}.get(text, text)
 
 
 def check_shard_mode(subtasks: Iterable[config.SubTaskConfig], state: State) -> None:

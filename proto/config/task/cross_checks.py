@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Collection, Iterator, Mapping
 
 from shardmerge.proto.config.database import check_database
@@ -15,7 +16,6 @@ from shardmerge.proto.config.rules.regex import RegexError, compile_regex
 from shardmerge.proto.config.rules.reserved_names import SYSTEM_SCHEMAS
 from shardmerge.proto.config.rules.rule_model import BlockAllow
 from shardmerge.proto.config.task.blocks import Mydumper
-from shardmerge.proto.config.task.dump_options import filtering_argument
 from shardmerge.proto.config.task.instance import Instance
 from shardmerge.proto.config.task.model import TaskModel
 from shardmerge.proto.errors import config
@@ -90,6 +90,40 @@ _INSTEAD = {
     "load&sync": "there are no files between reading and writing; all copies the history, then follows the changes",
 }
 """What to use instead of DM's modes that work on dump files."""
+_HARMLESS_ARGUMENTS = frozenset(
+    [
+        "--consistency",
+        "--no-locks",
+        "--transactional-consistency",
+        "--skip-tz-utc",
+        "--params",
+        "--escape-backslash",
+        "--threads",
+        "-t",
+        "--rows",
+        "-r",
+        "--filesize",
+        "-F",
+        "--chunk-filesize",
+        "--statement-size",
+        "-s",
+        "--no-views",
+        "-W",
+        "--compress",
+        "--complete-insert",
+        "--read-timeout",
+        "--tidb-mem-quota-query",
+        "--status-addr",
+        "--loglevel",
+        "--logfile",
+        "-L",
+        "--logfmt",
+    ]
+)
+"""Options of dumpling, and of mydumper before it, that control how to dump and not what: locks, threads, files, logs.
+Views are never copied."""
+_HARMLESS_WITH_VALUE = frozenset({"-t", "-r", "-F", "-s", "-L"})
+"""Those of them that a value may follow without a space; after others a letter is an option of its own."""
 
 
 def check_task(
@@ -302,7 +336,7 @@ def _not_supported(document: Document, whole: Repaired[TaskModel]) -> Iterator[C
 
 
 def _dump_filters(document: Document, path: KeyPath, block: Mydumper) -> Iterator[ConfigFinding]:
-    refused = filtering_argument(block.extra_args)
+    refused = _filtering_argument(block.extra_args)
     if refused:
         yield document.finding(
             (*path, "extra-args"),
@@ -310,3 +344,18 @@ def _dump_filters(document: Document, path: KeyPath, block: Mydumper) -> Iterato
             "block-allow-list, rows with expression-filter",
             spec=config.NOT_SUPPORTED,
         )
+
+
+def _filtering_argument(extra_args: str) -> str:
+    """The first option of dumpling that may choose rows or tables; "" if there is none. An unknown option may."""
+    try:
+        words = shlex.split(extra_args)
+    except ValueError:
+        return "an open quote"
+    for word in words:
+        option = word.split("=", 1)[0]
+        if not word.startswith("-") or option in _HARMLESS_ARGUMENTS:
+            continue
+        if word[:2] not in _HARMLESS_WITH_VALUE:
+            return option
+    return ""

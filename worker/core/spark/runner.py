@@ -32,7 +32,6 @@ from shardmerge.worker.core.spark.executors import Executors
 from shardmerge.worker.core.spark.failures import JVM_ERRORS, difference, first_line
 from shardmerge.worker.core.spark.job import Job, TaskFailure
 from shardmerge.worker.core.spark.jvm import BegunJvm
-from shardmerge.worker.core.spark.jvm_heap import read_heap
 from shardmerge.worker.core.spark.launch import attach, connecting, start_jvm
 from shardmerge.worker.core.spark.settings import slots
 from shardmerge.worker.core.stop_signal import StopSignal
@@ -151,9 +150,15 @@ class SparkRunner(TaskRunner):
         return None if process is None or process.poll() is not None else int(process.pid)
 
     def heap(self) -> JvmHeap | None:
-        """The heap of the JVM of Spark's driver. It waits for the JVM; see
-        :func:`shardmerge.worker.core.spark.jvm_heap.read_heap`."""
-        return None if self._jvm_gone() else read_heap(self._spark)
+        """The heap of the JVM of Spark's driver. It waits for the JVM: four calls, on a connection of the calling
+        thread, for which no job waits. None: the JVM has ended, or runs in another process (Spark Connect)."""
+        if self._jvm_gone():
+            return None
+        with suppress(*JVM_ERRORS, PySparkException, AttributeError):
+            runtime: Any = self._spark._jvm.java.lang.Runtime.getRuntime()  # pyright: ignore[reportOptionalMemberAccess]
+            committed = int(runtime.totalMemory())
+            return JvmHeap(committed - int(runtime.freeMemory()), committed, int(runtime.maxMemory()))
+        return None
 
     @property
     def ui_url(self) -> str:

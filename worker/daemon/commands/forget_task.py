@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 import pymysql
@@ -9,18 +10,27 @@ from pymysql.constants import ER
 
 from shardmerge.proto import config_pb2, failpoints
 from shardmerge.proto import worker_pb2 as pb
-from shardmerge.worker.core.mysql.connection import Session, errno_of, quote_name, rows, text_of
+from shardmerge.proto.errors import ShardmergeError
+from shardmerge.proto.log import get_logger
+from shardmerge.worker.core.mysql.connection import Endpoint, Session, errno_of, quote_name, rows, text_of
+from shardmerge.worker.core.stop_signal import StopSignal, running_thread
 from shardmerge.worker.core.table_plan import TargetTable
-from shardmerge.worker.daemon.commands.lacking_indexes import add_lacking, lacking_indexes
 from shardmerge.worker.daemon.mixed_rows import read_mixed_rows
 from shardmerge.worker.target.members.target_members import read_target_members
 from shardmerge.worker.target.quarantine import held_store
 from shardmerge.worker.target.records import subtask_record
 from shardmerge.worker.target.records.schema import ensure_meta
 from shardmerge.worker.target.renames.rename_target import settle
+from shardmerge.worker.target.tables import deferred_index_store
+from shardmerge.worker.target.tables.deferred_index import AddIndexes, adding_statement, next_step
+from shardmerge.worker.target.tables.index_adder import IndexAdder
 from shardmerge.worker.unit.contract import Epochs
 
 _COUNTED_ROWS = 100_000
+log = get_logger()
+
+_ADD_SECONDS = 180.0
+"""How long a command adds indexes. The target completes a statement that has begun, but not the following ones."""
 
 
 def forget_task(
@@ -41,7 +51,7 @@ def forget_task(
         ensure_meta(session, meta)
         settle(session, meta, task)
         members = _Members.read(session, meta, task)
-        add_lacking(subtask, lacking_indexes(session, meta, members.of_others))
+        _add_lacking(subtask, _lacking_indexes(session, meta, members.of_others))
     answer = _describe(session, meta, task)
     if epoch:
         failpoints.hit("forget_task.described")
@@ -66,7 +76,7 @@ def _has_records(session: Session, meta: str) -> bool:
 
 def _describe(session: Session, meta: str, task: str) -> pb.WorkerForgetTaskResponse:
     members = _Members.read(session, meta, task)
-    lacking = lacking_indexes(session, meta, members.of_others)
+    lacking = _lacking_indexes(session, meta, members.of_others)
     answer = pb.WorkerForgetTaskResponse(
         sources=_recorded_sources(session, meta, task), add_indexes=[one for one in lacking.values() if one]
     )
@@ -136,3 +146,41 @@ def _count(session: Session, target: TargetTable) -> int:
         if errno_of(error) not in (ER.BAD_DB_ERROR, ER.NO_SUCH_TABLE):
             raise
         return 0
+
+
+def _lacking_indexes(session: Session, meta: str, of_others: Collection[TargetTable]) -> Mapping[TargetTable, str]:
+    """The tables that lack indexes, each with the statement that adds them ("": it lacks its AUTO_INCREMENT alone).
+
+    From the record of all tables: a run that ended before its first chunk has no other record of its targets.
+    ``of_others``: tables of other tasks alone. Raises ``pymysql.MySQLError``.
+    """
+    found: dict[TargetTable, str] = {}
+    for target in deferred_index_store.read_tables(session, meta):
+        if target in of_others:
+            continue
+        owed = deferred_index_store.read_owed(session, meta, target)
+        match next_step(owed, deferred_index_store.read_present(session, target), (), patient=False):
+            case AddIndexes(indexes=indexes):
+                found[target] = adding_statement(target.quoted, indexes)
+            case _:
+                pass
+    return found
+
+
+def _add_lacking(subtask: config_pb2.SubTaskConfig, targets: Iterable[TargetTable]) -> None:
+    """Add the indexes of the tables, one table after the other. What the target refuses, or has not done within
+    ``_ADD_SECONDS``, stays in the record."""
+    stop, endpoint = StopSignal(), Endpoint.from_proto(subtask.target)
+
+    def limit(ended: StopSignal) -> None:
+        if not ended.wait(_ADD_SECONDS):
+            stop.set()
+
+    with running_thread("limit", limit, StopSignal()):
+        for target in targets:
+            if stop.is_set:
+                return
+            try:
+                IndexAdder(endpoint, subtask.meta_schema, subtask.task, [target], patient=False).add(stop)
+            except ShardmergeError as error:
+                log.warning("indexes are not added", table=target.quoted, error=str(error))

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
+from shardmerge.proto import config_pb2
+from shardmerge.proto.config.secrets.endpoint_secrets import CA, CERT, opened
+from shardmerge.proto.errors import ShardmergeError
 from shardmerge.proto.process.periodic import CLOCK, Clock, LoopThread, Rounds, Stop, repeat
-from shardmerge.proto.warnings.certificates import CertificateEnds, CertificateFile
+from shardmerge.proto.warnings.certificates import CertificateEnds, CertificateFile, Use
 from shardmerge.worker.core.task_runner import JvmHeap
 from shardmerge.worker.daemon.forecast.figures import NOTHING_MEASURED, WorkerForecast
 
@@ -56,3 +59,32 @@ class WorkerWatch:
         self._forecast = WorkerForecast(self._forecast.heap, certificates)
         self._forecast = WorkerForecast(self._heap(), certificates)
         self._measured_at = self._clock.now()
+
+
+def files_of_source(
+    source: config_pb2.SourceConfig, tasks: Mapping[str, config_pb2.SubTaskConfig]
+) -> tuple[CertificateFile, ...]:
+    """The certificates that a source's configuration and those of its tasks name.
+
+    A text that cannot be decrypted is left out: the connection reports it. No key is decrypted."""
+    found = list(_of_endpoint(getattr(source, "from"), Use.SOURCE, f"source {source.source_id}"))
+    for task, config in sorted(tasks.items()):
+        found += _of_endpoint(config.target, Use.TARGET, f"the target of task {task}")
+    return tuple(found)
+
+
+def _of_endpoint(endpoint: config_pb2.Endpoint, use: Use, whose: str) -> Iterator[CertificateFile]:
+    authority = Use(f"{use.value}-ca")
+    for kind, path, what in ((authority, endpoint.tls.ca, CA), (use, endpoint.tls.cert, CERT)):
+        text = _plain(endpoint, what)
+        if text:  # it is used in place of the file
+            yield CertificateFile(kind, whose, content=text)
+        elif path:
+            yield CertificateFile(kind, whose, path)
+
+
+def _plain(endpoint: config_pb2.Endpoint, what: str) -> str:
+    try:
+        return opened(endpoint, what)
+    except ShardmergeError:
+        return ""

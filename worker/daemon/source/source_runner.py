@@ -16,24 +16,21 @@ from shardmerge.proto.task_history.event import History
 from shardmerge.worker.core.mysql.connection import (
     Endpoint,
 )
-from shardmerge.worker.core.position import RelayOffset
+from shardmerge.worker.core.position import RelayOffset, SourcePosition
 from shardmerge.worker.core.task_runner import TaskRunner
 from shardmerge.worker.daemon.commands.binlog_schema import operate_schema
 from shardmerge.worker.daemon.commands.move_source import check_switch
-from shardmerge.worker.daemon.diagnosis.overview import overview
-from shardmerge.worker.daemon.diagnosis.sample import CopySample, RelaySample, Sample
+from shardmerge.worker.daemon.diagnosis.sample import CopySample, RelaySample, Sample, overview
 from shardmerge.worker.daemon.forecast.figures import SourceForecast
 from shardmerge.worker.daemon.forecast.source_watch import SourceWatch
 from shardmerge.worker.daemon.metrics.figures import CompareFigures, SourceFigures
 from shardmerge.worker.daemon.source.caught_up import CaughtUp
-from shardmerge.worker.daemon.source.relay_begin import begin_relay
-from shardmerge.worker.daemon.source.relay_history import RelayHistory
 from shardmerge.worker.daemon.source.server_id_lease import ServerIdLease
 from shardmerge.worker.daemon.source.source_check import SourceCheck
 from shardmerge.worker.daemon.subtask.relay_hold import HoldAll, HoldFrom, HoldNothing, lowest_hold
 from shardmerge.worker.daemon.subtask.source_context import SourceContext
 from shardmerge.worker.daemon.subtask.subtask import Decision, SubTask
-from shardmerge.worker.daemon.subtask.subtask_history import RELEASED
+from shardmerge.worker.daemon.task_history import RELEASED, RelayHistory
 from shardmerge.worker.daemon.task_service import TaskService
 from shardmerge.worker.ddl.locks.lock_client import LockClient
 from shardmerge.worker.ddl.locks.lock_run import target_of
@@ -358,3 +355,31 @@ class SourceRunner:
     def _needed_by_others(self, task: str) -> bool:
         others = [subtask.relay_hold() for subtask in self._present() if subtask.name != task]
         return not self._reconciled or lowest_hold(others) != HoldNothing()
+
+
+def relay_start(source: config_pb2.SourceConfig) -> SourcePosition | None:
+    """The position that the source's file configures; None for none. Pure.
+
+    Source: TiDB DM's documentation, "Relay Log", "Initial setup": ``relay-binlog-name`` and ``relay-binlog-gtid`` apply
+    if there is no relay log yet; with ``enable-gtid`` the GTID set counts, else the file. A task that needs an earlier
+    start restarts the log there.
+    """
+    configured = SourcePosition.from_proto(source.relay_start)
+    if configured.gtid_set and (source.enable_gtid or not configured.file):
+        return SourcePosition("", 0, configured.gtid_set)
+    return SourcePosition(configured.file, configured.pos) if configured.file else None
+
+
+def begin_relay(relay: Relay, source: config_pb2.SourceConfig) -> None:
+    """Begin a relay log that has not begun at the position in the source's file, if there is one.
+
+    Only for a source without tasks: otherwise the log begins where they begin, and the source may have purged the
+    configured position long ago.
+    """
+    start = relay_start(source)
+    if start is None or relay.relay_id:
+        return
+    try:
+        relay.ensure_from(start)
+    except ShardmergeError as error:
+        log.warning("the relay log cannot begin at the configured position", source=source.source_id, error=error)

@@ -10,7 +10,7 @@ from pymysql.constants import ER
 
 from shardmerge.proto import config_pb2, errors
 from shardmerge.proto.errors import ShardmergeError
-from shardmerge.worker.core.mysql.connection import Session, dialect_of
+from shardmerge.worker.core.mysql.connection import Session, dialect_of, server_info
 from shardmerge.worker.core.stop_signal import StopSignal
 from shardmerge.worker.daemon.mixed_rows import with_checked_way_out
 from shardmerge.worker.daemon.subtask.phases.begin import begin
@@ -21,11 +21,11 @@ from shardmerge.worker.daemon.subtask.phases.snapshot_phase import copy
 from shardmerge.worker.daemon.subtask.run_config import with_target_facts
 from shardmerge.worker.daemon.subtask.run_resources import RunObserver, RunResources
 from shardmerge.worker.daemon.subtask.source_context import SourceContext
-from shardmerge.worker.daemon.subtask.target_server import check_target_server
+from shardmerge.worker.relay.fetch.server_id import server_of
 from shardmerge.worker.rules import Rules
 from shardmerge.worker.target.records import subtask_record
 from shardmerge.worker.target.records.partitioning import Partitioning
-from shardmerge.worker.target.records.schema import ensure_meta
+from shardmerge.worker.target.records.schema import ensure_meta, missing_tables
 from shardmerge.worker.target.records.subtask_record import Phase, SubTaskRow
 from shardmerge.worker.target.renames import target_renames
 from shardmerge.worker.target.renames.rename_target import settle
@@ -119,17 +119,38 @@ class SubTaskRun:
                 return outcome
 
     def _check_records(self, target: Session) -> str:
-        """Return the target's server. Raises TARGET_WITHOUT_RECORDS, RECORDS_LOST, ETCD_UNAVAILABLE and
-        ``pymysql.MySQLError``."""
-        config, source = self._resources.config, self._resources.source_id
-        return check_target_server(
-            target,
-            *self._resources.who,
-            before=self._resources.host.epochs.target_of(config.task, source),
-            host=config.target.host,
-            port=config.target.port,
-            meta_token=self._meta_token,
-        )
+        """Check that the target has the records of a subtask that has run before. Return the target's server.
+
+        Behind a proxy or a name that moves another server may answer after a failure. A replica has the rows and the
+        records of one moment, and the subtask continues there from its records. A server without records would get a
+        second history, while the first one stays where it is. Where another person has dropped the records, the history
+        would be copied once more into the tables that have it: a table without a key would get each row twice.
+
+        Raises TARGET_WITHOUT_RECORDS, RECORDS_LOST, ETCD_UNAVAILABLE and ``pymysql.MySQLError``.
+        """
+        meta_schema, task, source = self._resources.who
+        host, port = self._resources.config.target.host, self._resources.config.target.port
+        # The server that had the records at the start of the run before, "": none since the last start-task.
+        before = self._resources.host.epochs.target_of(task, source)
+        now = server_of(server_info(target))
+        row = subtask_record.find_row(target, meta_schema, task, source)
+        if row is None and before not in ("", now):
+            raise errors.replicate.TARGET_WITHOUT_RECORDS(
+                task=task, source=source, host=host, port=port, schema=meta_schema, before=before, now=now
+            )
+        missing: list[str] = []
+        if row is None:
+            missing = [] if before == "" else ["its row of subtask"]
+        elif row.phase is not Phase.NEW and not subtask_record.is_start_over(
+            target, meta_schema, task, source, self._meta_token
+        ):
+            copies = row.phase is Phase.SNAPSHOT or bool(row.joining)
+            missing = [f"the table {name}" for name in missing_tables(target, meta_schema, copies=copies)]
+        if missing:
+            raise errors.replicate.RECORDS_LOST(
+                task=task, source=source, host=host, port=port, schema=meta_schema, missing=", ".join(missing)
+            )
+        return now
 
     def _records_lost(self) -> ShardmergeError | None:
         """The error of records that were dropped during the run; None: they are there, or the target does not

@@ -16,7 +16,7 @@ from shardmerge.worker.core.stop_signal import StopSignal
 from shardmerge.worker.core.table import Table
 from shardmerge.worker.core.table_numbers import TableNumbers
 from shardmerge.worker.daemon.subtask.source_context import SourceContext
-from shardmerge.worker.daemon.subtask.subtask_history import SubTaskHistory
+from shardmerge.worker.daemon.task_history import SubTaskHistory
 from shardmerge.worker.rules import Rules
 from shardmerge.worker.target.members.member_cache import MemberCache
 from shardmerge.worker.target.records import subtask_record

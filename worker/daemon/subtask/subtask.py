@@ -27,14 +27,14 @@ from shardmerge.proto.state_pb2 import BinlogOp
 from shardmerge.proto.tracing.operation import Operation, within
 from shardmerge.proto.tracing.spans import Span, begin_span
 from shardmerge.worker.core.stop_signal import StopSignal
+from shardmerge.worker.daemon import task_history as causes
 from shardmerge.worker.daemon.metrics.figures import CompareFigures, SubTaskFigures
 from shardmerge.worker.daemon.metrics.run_counts import RunCounts
-from shardmerge.worker.daemon.subtask import subtask_history as causes
 from shardmerge.worker.daemon.subtask.relay_hold import HoldAll, HoldFrom, HoldNothing, RelayHold
 from shardmerge.worker.daemon.subtask.run import SubTaskRun
 from shardmerge.worker.daemon.subtask.run_config import MOST_BATCH_DIVISOR, with_smaller_batches
 from shardmerge.worker.daemon.subtask.source_context import SourceContext
-from shardmerge.worker.daemon.subtask.subtask_history import SubTaskHistory
+from shardmerge.worker.daemon.task_history import SubTaskHistory
 from shardmerge.worker.replicate.join.unit import JoiningUnit
 from shardmerge.worker.replicate.lane_totals import SubTaskTotals
 from shardmerge.worker.replicate.status import without_progress

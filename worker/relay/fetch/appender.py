@@ -36,6 +36,7 @@ from shardmerge.worker.relay.fetch.fetch_counts import FetchCounts
 from shardmerge.worker.relay.fetch.omitted_positions import omits_positions, with_position
 from shardmerge.worker.relay.log.files import (
     FIRST_BYTE,
+    OpenSegment,
     disk_error,
     relay_path,
     remove_segment,
@@ -44,7 +45,6 @@ from shardmerge.worker.relay.log.files import (
 )
 from shardmerge.worker.relay.log.group_walker import GroupWalker, may_wrap
 from shardmerge.worker.relay.log.index_records import Entry, pack_entry, pack_statement
-from shardmerge.worker.relay.log.open_segment import OpenSegment
 from shardmerge.worker.relay.log.relay_log import RelayLog
 from shardmerge.worker.relay.log.segment import Index, Segment, begin_entry, end_entry, read_description
 from shardmerge.worker.relay.log.xa_tracker import XaTracker

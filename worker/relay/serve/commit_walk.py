@@ -1,4 +1,4 @@
-"""Finds the first group of a relay log that committed at or after a time, by the groups' first events alone.
+"""Finds commits in a relay log by the groups' first events alone: the first at or after a time, or after an offset.
 
 MySQL 8.0.1 and newer write the commit's time into each GTID event. Otherwise only the event's header has a time: the
 start of the statement that committed (COMMIT itself, or the one statement of an autocommitted group), in whole seconds
@@ -14,7 +14,7 @@ import os
 
 from shardmerge.worker.binlog.commit_time import exact_time
 from shardmerge.worker.binlog.event_kinds import GTIDS
-from shardmerge.worker.binlog.events import HEADER_SIZE, EventType
+from shardmerge.worker.binlog.events import HEADER_SIZE, EventType, parse_header
 from shardmerge.worker.binlog.little_endian import event_size
 from shardmerge.worker.core.position import RelayOffset
 from shardmerge.worker.relay.log.files import FIRST_BYTE, relay_path
@@ -28,6 +28,20 @@ _FLAGS_AT = HEADER_SIZE + 12  # of a MariaDB GTID event, after sequence number a
 _DDL = 1 | 32  # FL_STANDALONE, FL_DDL
 _CERTAIN_SECONDS = 2.0
 """The times are whole seconds, and an event is written shortly after it was made."""
+_HEAD_BYTES = 4096
+_MOST_EVENTS = 1000
+_NO_TRANSACTION = frozenset(
+    {
+        EventType.FORMAT_DESCRIPTION,
+        EventType.ROTATE,
+        EventType.STOP,
+        EventType.HEARTBEAT,
+        EventType.HEARTBEAT_V2,
+        EventType.PREVIOUS_GTIDS,
+        EventType.MARIADB_GTID_LIST,
+        EventType.BINLOG_CHECKPOINT,
+    }
+)
 
 
 class CommitWalk:
@@ -103,3 +117,47 @@ class CommitWalk:
 def _committed(gtid_event: bytes) -> float:
     exact = 0.0 if gtid_event[4] == EventType.MARIADB_GTID else exact_time(gtid_event)
     return exact or float(int.from_bytes(gtid_event[:4], "little"))
+
+
+def first_commit_after(log: RelayLog, offset: RelayOffset) -> float | None:
+    """Unix seconds of the commit of the first transaction that begins at or after group end ``offset``.
+
+    Without an exact time its whole second, rounded down. None when no such transaction is published, or when
+    the offset was purged. Raises MALFORMED_EVENT if no event begins at the offset (it belongs to another relay log).
+    """
+    head = log.head().offset
+    at = offset
+    for segment in log.segments():
+        if segment.number < at.segment:
+            continue
+        if segment.number > at.segment:
+            at = RelayOffset(segment.number, FIRST_BYTE)
+        end = segment.end.byte if segment.end is not None else head.byte if head.segment == at.segment else 0
+        found = _first_commit_in(os.fspath(relay_path(log.directory, at.segment)), at.byte, end)
+        if found is not None:
+            return found
+    return None
+
+
+def _first_commit_in(path: str, at: int, end: int) -> float | None:
+    try:
+        file = os.open(path, os.O_RDONLY)
+    except FileNotFoundError:
+        return None
+    try:
+        for _ in range(_MOST_EVENTS):
+            if at + HEADER_SIZE > end:
+                return None
+            event = os.pread(file, _HEAD_BYTES, at)
+            if len(event) < HEADER_SIZE:
+                return None
+            header = parse_header(event)
+            if header.type not in _NO_TRANSACTION:
+                exact = 0.0
+                if header.type in (EventType.GTID, EventType.ANONYMOUS_GTID, EventType.GTID_TAGGED):
+                    exact = exact_time(event[: header.size])
+                return exact or float(header.timestamp)
+            at += header.size
+        return None
+    finally:
+        os.close(file)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from bisect import bisect_left
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,12 +17,10 @@ from shardmerge.worker.relay.log.files import FIRST_BYTE
 from shardmerge.worker.relay.log.relay_log import RelayLog
 from shardmerge.worker.relay.log.segment import read_description
 from shardmerge.worker.relay.model import Head, OpenedData, Statement, SubscriptionItem
-from shardmerge.worker.relay.serve.commit_walk import CommitWalk
-from shardmerge.worker.relay.serve.first_commit import first_commit_after
+from shardmerge.worker.relay.serve.commit_walk import CommitWalk, first_commit_after
 from shardmerge.worker.relay.serve.gtid_coverage import first_end_containing
 from shardmerge.worker.relay.serve.locate import GroupEnds, end_at, locate, next_group_end, next_server, wait_for
 from shardmerge.worker.relay.serve.query_event import LoggedQuery, read_query_event
-from shardmerge.worker.relay.serve.statements_from import statements_from
 from shardmerge.worker.relay.serve.subscription import Edges, Limit, subscribe
 
 
@@ -111,7 +110,7 @@ class LogReader(ABC):
             return next_group_end(self._log, relay_id, offset, head)
 
     def next_commit_time(self, offset: RelayOffset) -> float | None:
-        """See :func:`shardmerge.worker.relay.serve.first_commit.first_commit_after`; None also for an offset of
+        """See :func:`shardmerge.worker.relay.serve.commit_walk.first_commit_after`; None also for an offset of
         another relay log."""
         try:
             return first_commit_after(self._log, offset)
@@ -227,10 +226,7 @@ class LogReader(ABC):
         )
 
     def statements_from(self, offset: RelayOffset) -> Iterator[Statement]:
-        """The statements of groups that begin at group end ``offset`` or after it, up to the present head.
-
-        Raises OFFSET_PURGED, RELAY_DAMAGED, RELAY_RESTARTED.
-        """
+        """See :func:`statements_from`."""
         with self._files():
             yield from statements_from(self._log, offset)
 
@@ -263,3 +259,29 @@ class LogReader(ABC):
     def read_query_event(self, statement: Statement) -> LoggedQuery:
         """See worker/relay/serve/query_event.py."""
         return read_query_event(self._log, statement)
+
+
+def statements_from(log: RelayLog, offset: RelayOffset) -> Iterator[Statement]:
+    """The statements of groups that begin at group end ``offset`` or after it, up to the present head.
+
+    Raises OFFSET_PURGED, OFFSET_NOT_GROUP_END, RELAY_DAMAGED, RELAY_RESTARTED.
+    """
+    relay_id = log.require().relay_id
+    head = log.head().offset
+    reader = log.enter_reader(offset.segment)
+    try:
+        for number in range(offset.segment, head.segment + 1):
+            log.move_reader(reader, number)
+            index = log.index_of(log.segment(relay_id, number))
+            with log.changed:
+                found = tuple(index.statements[bisect_left(index.statements, offset, key=_group_start) :])
+            for statement in found:
+                if statement.group_end > head:
+                    return
+                yield statement
+    finally:
+        log.leave_reader(reader)
+
+
+def _group_start(statement: Statement) -> RelayOffset:
+    return statement.group_start

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from shardmerge.proto import errors, relay_pb2
 from shardmerge.proto.errors import ShardmergeError
@@ -12,10 +12,10 @@ from shardmerge.worker.core.batch import Batch
 from shardmerge.worker.core.position import RelayOffset, SourcePosition
 from shardmerge.worker.core.row_change import RowChange
 from shardmerge.worker.core.table_plan import TablePlan
+from shardmerge.worker.core.uncomputed import StagedChange, UncomputedChange
 from shardmerge.worker.replicate.lane.cascade_steps import CascadeStep, CascadeSteps
 from shardmerge.worker.replicate.lane.lane_change import LaneChange, LanePlans
 from shardmerge.worker.replicate.lane.lane_spec import LaneSpec
-from shardmerge.worker.replicate.lane.pending_rows import PendingRows
 from shardmerge.worker.replicate.lane.plan_cursor import PlanCursor
 from shardmerge.worker.replicate.lane.watermark_filter import WatermarkFilter, place_in
 from shardmerge.worker.rules.stage.row_stage import RowStage
@@ -27,6 +27,39 @@ from shardmerge.worker.target.quarantine.skipped_events import (
     skips_in_block,
     with_event_position,
 )
+
+_PENDING_ROWS = 4000
+_PENDING_BYTES = 16 << 20
+
+
+class PendingRows:
+    """Changes that are evaluated together: Spark answers in milliseconds, for one row or for thousands.
+
+    ``changes``: in order; ``places``: the end position of each row change's event, by the change's id().
+    """
+
+    def __init__(self) -> None:
+        self.changes: list[StagedChange] = []
+        self.places: dict[int, SourcePosition] = {}
+        self._bytes = 0
+
+    @property
+    def is_full(self) -> bool:
+        return len(self.changes) >= _PENDING_ROWS or self._bytes >= _PENDING_BYTES
+
+    def add(self, changes: Iterable[StagedChange], place: Callable[[RowChange], SourcePosition]) -> None:
+        """``place``: returns the end position of a change's event."""
+        for change in changes:
+            self.changes.append(change)
+            if isinstance(change, UncomputedChange):
+                self._bytes += change.size
+                continue
+            self.places[id(change)] = place(change)
+            self._bytes += sum(map(len, change.before)) + sum(map(len, change.after))
+
+    def has_rows_of(self, shard: int) -> bool:
+        """Whether it has changes of the shard table."""
+        return any(change.plan.shard == shard for change in self.changes)
 
 
 class RowCollector:

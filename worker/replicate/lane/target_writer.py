@@ -28,7 +28,6 @@ from shardmerge.worker.target.apply.target_session import (
     send_batch,
 )
 from shardmerge.worker.target.apply.upserts import as_plain, needs_lookup, resolve_upserts
-from shardmerge.worker.target.members.row_owner import is_only_table, owner_of
 from shardmerge.worker.target.members.target_members import read_target_members
 from shardmerge.worker.target.quarantine import held_store
 from shardmerge.worker.target.quarantine import skipped_store as skipped_records
@@ -236,10 +235,10 @@ class TargetWriter:
         except (pymysql.MySQLError, ShardmergeError):
             return error  # which matters more than a name in its text
         target, merged_id = refused.state.plan.target, error.values.get("id", "")
-        owner = owner_of(members, target, int(merged_id)) if merged_id else None
+        owner = members.owner_of(target, int(merged_id)) if merged_id else None
         if owner is not None:
             known = f", of {owner.table.full_name} of source {owner.source}"
-        elif is_only_table(members, target):
+        elif members.is_only_table(target):
             known = "; no other shard table is merged into this target table"
         else:
             return error

@@ -19,15 +19,18 @@ from typing import Any
 
 import pyarrow as pa
 from py4j.protocol import Py4JJavaError
+from pyarrow import ipc
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sql
 from pyspark.sql.types import StructField, TimestampNTZType, TimestampType
 
-from shardmerge.proto import errors
+from shardmerge.proto import errors, relay_pb2
 from shardmerge.proto.config.rules.transform import Refused
 from shardmerge.proto.errors import ShardmergeError
+from shardmerge.worker.rules.transform.client import as_stream
 from shardmerge.worker.rules.transform.evaluation import evaluation
+from shardmerge.worker.rules.transform.expressions import Expressions
 from shardmerge.worker.rules.transform.permitted import check_filter, check_item, check_plan
 from shardmerge.worker.rules.transform.session import relation, session
 from shardmerge.worker.rules.transform.spark_errors import JvmError, error_summary, lacks_resources
@@ -114,6 +117,33 @@ class Projection:
 def projection(schema: pa.Schema, items: tuple[str, ...], condition: str) -> Projection:
     """The cached projection for these arguments. Raises what :class:`Projection` raises."""
     return Projection(schema, items, condition)
+
+
+def evaluate(expressions: Expressions, rows: bytes) -> relay_pb2.EvaluateResponse:
+    """Evaluate the expressions over ``rows``, an Arrow IPC stream. Several threads may call it at the same time.
+
+    Raises ROWS_UNREADABLE, EVALUATION_LOST, and the errors of Py4J if the JVM does not answer.
+    """
+    checked = _validated(expressions.schema, rows)
+    try:
+        made = projection(expressions.schema, expressions.items, expressions.filter).of(checked)
+    except NoResult as reason:
+        return relay_pb2.EvaluateResponse(refused=str(reason))
+    return relay_pb2.EvaluateResponse(rows=made)
+
+
+def _validated(schema: pa.Schema, rows: bytes) -> bytes:
+    """The rows, decoded, validated and encoded again, so that the JVM reads only validated bytes. Raises
+    ROWS_UNREADABLE."""
+    try:
+        with ipc.open_stream(rows) as reader:
+            if not reader.schema.equals(schema):
+                raise errors.replicate.ROWS_UNREADABLE(reason="their columns are not those of the expressions")
+            table = reader.read_all()
+        table.validate(full=True)
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise errors.replicate.ROWS_UNREADABLE(reason=type(error).__name__) from error
+    return as_stream(table)
 
 
 def _columns(items: tuple[str, ...], condition: str) -> list[Column]:

@@ -6,7 +6,6 @@ dml              the batch as SQL statements (pure)
 target_session   the lane's connection to the target: sends statements, repeats failed attempts
 affected_rows    checks the row counts, classifies a refusal
 row_lookup       which keys have rows at the target
-conflicting_id   the row of the target that has a value of a unique key
 row_bisect       finds the refused rows of a refused batch by bisection
 row_errors       which error numbers are about one row (pure)
 """

@@ -16,12 +16,11 @@ from pymysql.constants import ER
 from shardmerge.proto import errors
 from shardmerge.proto.errors import ShardmergeError
 from shardmerge.worker.core.batch import Keys, KeyState, RowOperation, collision, diverged, key_text
-from shardmerge.worker.core.mysql.connection import Session, errno_of, send
+from shardmerge.worker.core.mysql.connection import Session, errno_of, quote_name, rows, send, text_of
 from shardmerge.worker.core.mysql.server_errors import reason_of
 from shardmerge.worker.core.position import SourcePosition
 from shardmerge.worker.core.row_change import JoinedLiterals
-from shardmerge.worker.core.table_plan import TablePlan
-from shardmerge.worker.target.apply.conflicting_id import ConflictingId, conflicting_id
+from shardmerge.worker.core.table_plan import PartitionId, TablePlan
 from shardmerge.worker.target.apply.dml import (
     DeleteKeys,
     DeleteRow,
@@ -39,7 +38,8 @@ from shardmerge.worker.target.apply.upserts import resolve_upserts
 Group = tuple[str, Keys]
 """A target table's name and keys of it. Groups of one target table are adjacent."""
 
-_SAVED = "before_the_delete"
+_BEFORE_DELETE = "before_the_delete"
+_BEFORE_SEARCH = "before_the_search"
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,11 +102,11 @@ def refused_rows_in(
 
 
 def _try_delete(session: Session, statement: DeleteKeys, keys: Keys, *, safe_mode: bool) -> Iterator[RefusedRow]:
-    send(session, f"SAVEPOINT {_SAVED}".encode())
+    send(session, f"SAVEPOINT {_BEFORE_DELETE}".encode())
     affected = send(session, statement.sql)
     if affected == len(statement.keys) or safe_mode or statement.may_lack_rows:
         return
-    send(session, f"ROLLBACK TO {_SAVED}".encode())
+    send(session, f"ROLLBACK TO {_BEFORE_DELETE}".encode())
     missing = frozenset(_missing(session, statement.plan, statement.keys))
     left = tuple(key for key in statement.keys if key not in missing)
     if left:
@@ -153,6 +153,45 @@ def _classify(session: Session, key: JoinedLiterals, state: KeyState, error: pym
         return RefusedRow(key, state, collision(plan, key, state.position, None), errno)
     found = conflicting_id(session, plan, write_sql(b"INSERT", plan, [_image(state)]))
     return RefusedRow(key, state, other_duplicate_error(plan, state.position, error, found), errno)
+
+
+@dataclass(frozen=True, slots=True)
+class ConflictingId:
+    """``column``: of the target table. ``text``: the id, in decimal digits."""
+
+    column: str
+    text: str
+
+
+def _id_column(plan: TablePlan) -> str | None:
+    """The target's column whose `partition id` range only this shard table has."""
+    for item in plan.columns:
+        if isinstance(item.mapping, PartitionId) and not item.mapping.is_shared:
+            return item.target_name
+    return None
+
+
+def conflicting_id(session: Session, plan: TablePlan, insert: bytes) -> ConflictingId | None:
+    """The id of a row with which ``insert`` conflicts, of whatever key: the server finds it. None if it is unknown.
+
+    Inside the caller's transaction, in which nothing changes. Raises ``pymysql.MySQLError``, but not for a missing
+    privilege.
+    """
+    column = _id_column(plan)
+    if column is None:
+        return None
+    name = quote_name(column).encode()
+    send(session, f"SAVEPOINT {_BEFORE_SEARCH}".encode())
+    try:
+        rows(session, "SELECT LAST_INSERT_ID(0)")
+        send(session, insert + b" ON DUPLICATE KEY UPDATE " + name + b" = LAST_INSERT_ID(" + name + b")")
+        found = text_of(rows(session, "SELECT LAST_INSERT_ID()")[0][0])
+    except pymysql.MySQLError as error:
+        if errno_of(error) not in (ER.TABLEACCESS_DENIED_ERROR, ER.COLUMNACCESS_DENIED_ERROR, ER.DUP_ENTRY):
+            raise
+        found = "0"
+    send(session, f"ROLLBACK TO {_BEFORE_SEARCH}".encode())
+    return None if found == "0" else ConflictingId(column, found)
 
 
 def other_duplicate_error(

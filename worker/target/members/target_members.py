@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from shardmerge.worker.core.mysql.connection import Session, quote_name, rows
 from shardmerge.worker.core.mysql.consistent_read import consistent_read
-from shardmerge.worker.core.table_plan import TablePlan
+from shardmerge.worker.core.table_plan import PartitionId, TablePlan, TargetTable
 from shardmerge.worker.rules import Rules
 from shardmerge.worker.rules.transform_rules import Transforms
 from shardmerge.worker.target.records import parked_tables, subtask_record
@@ -26,6 +26,28 @@ class TargetMembers:
     other_tasks: tuple[TablePlan, ...]
     parked: tuple[TablePlan, ...]
     unrecorded_sources: tuple[str, ...]
+
+    def owner_of(self, target: TargetTable, merged_id: int) -> TablePlan | None:
+        """The shard table of ``target`` to which only the id belongs; None if there is none, or several."""
+        found = {
+            (plan.source, plan.table.full_name): plan
+            for plan in self._merged_into(target)
+            if any(
+                isinstance(item.mapping, PartitionId)
+                and not item.mapping.is_shared
+                and item.mapping.prefix <= merged_id <= item.mapping.last
+                for item in plan.columns
+            )
+        }
+        return next(iter(found.values())) if len(found) == 1 else None
+
+    def is_only_table(self, target: TargetTable) -> bool:
+        """Whether the rows of ``target`` are those of one shard table, as far as tasks have merged them."""
+        return len({(plan.source, plan.table.full_name) for plan in self._merged_into(target)}) == 1
+
+    def _merged_into(self, target: TargetTable) -> list[TablePlan]:
+        every = (*self.own.values(), *self.same_task, *self.other_tasks)
+        return [plan for plan in every if plan.target == target]
 
 
 def read_target_members(

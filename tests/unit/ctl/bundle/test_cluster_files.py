@@ -6,9 +6,8 @@ import json
 from pathlib import PurePosixPath
 
 from shardmerge.ctl.bundle.cluster_files import current_errors, cut_tables, of_config, of_members, of_status, warnings
-from shardmerge.ctl.bundle.contents import BundleFile, NotCollected
+from shardmerge.ctl.bundle.contents import BundleFile, NotCollected, readme
 from shardmerge.ctl.bundle.daemon_files import files_of
-from shardmerge.ctl.bundle.readme import About, readme
 from shardmerge.proto import diagnostics_pb2, errors, worker_pb2
 from shardmerge.proto import master_pb2 as pb
 from shardmerge.proto.rpc.coded_errors import error_to_proto
@@ -70,8 +69,7 @@ def test_a_daemon_that_does_not_answer_is_listed() -> None:
     error = error_to_proto(errors.master.PEER_TIMEOUT(peer="worker w1 (h:1)"))
     [item] = files_of(diagnostics_pb2.DiagnosticsPart(kind="worker", name="w1", error=error))
     assert isinstance(item, NotCollected)
-    about = About("2026-01-01T00:00:00Z", "1.0", "h:1", [], ["w | x"])
-    text = readme(about, [BundleFile("a|b.json", "", "x")], [item]).text
+    text = readme("Made.", [], ["w | x"], [BundleFile("a|b.json", "", "x")], [item]).text
     assert "the diagnostics of worker w1: [60802 peer-timeout]" in text
     assert f"What to do: {item.workaround}" in text
     assert "| `a\\|b.json` | x |" in text
@@ -80,8 +78,7 @@ def test_a_daemon_that_does_not_answer_is_listed() -> None:
 def test_texts_of_others_control_no_terminal() -> None:
     marks = "x\x1b]0;title\x07"
     item = NotCollected(what=marks, error=marks, workaround=marks)
-    about = About("2026-01-01T00:00:00Z", "1.0", "h:1", [marks], [marks])
-    assert not set(readme(about, [BundleFile(marks, "", marks)], [item]).text) & {"\x1b", "\x07"}
+    assert not set(readme("Made.", [marks], [marks], [BundleFile(marks, "", marks)], [item]).text) & {"\x1b", "\x07"}
 
 
 def test_the_progress_of_very_many_tables_is_cut() -> None:

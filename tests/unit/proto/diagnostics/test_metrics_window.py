@@ -9,8 +9,7 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shardmerge.proto.diagnostics.metrics_recorder import MetricsRecorder
-from shardmerge.proto.diagnostics.metrics_window import MetricsWindow
+from shardmerge.proto.diagnostics.metrics_window import MetricsRecorder, MetricsWindow
 from shardmerge.proto.metrics import own_both
 from shardmerge.proto.metrics.family import Sample
 from tests.support.wait import until

@@ -11,7 +11,7 @@ import pytest
 from shardmerge.worker.binlog.commit_time import estimated_time, exact_time
 from shardmerge.worker.binlog.events import EventType
 from shardmerge.worker.core.position import RelayOffset
-from shardmerge.worker.relay.serve.first_commit import first_commit_after
+from shardmerge.worker.relay.serve.commit_walk import first_commit_after
 from tests.support.made_source import SERVER, TIME, MadeSource, event
 from tests.unit.worker.relay.rig import Rig
 

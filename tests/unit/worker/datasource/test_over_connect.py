@@ -13,8 +13,7 @@ from shardmerge.proto import errors
 from shardmerge.proto.errors import ErrorSpec, ShardmergeError
 from shardmerge.worker.datasource.mysql_cdc import MySQLChanges
 from shardmerge.worker.datasource.mysql_shards import MySQLShards
-from shardmerge.worker.datasource.over_connect import MySQLChangesOverConnect, MySQLShardsOverConnect
-from shardmerge.worker.datasource.registration import is_connect
+from shardmerge.worker.datasource.registration import MySQLChangesOverConnect, MySQLShardsOverConnect, is_connect
 
 ONE = {"host": "h", "user": "u", "tables": "shop_*.orders_*"}
 SOURCES = json.dumps(

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from shardmerge.proto import failpoints, worker_pb2
 from shardmerge.worker.core.mysql.connection import Session, server_info
 from shardmerge.worker.core.stop_signal import StopSignal
 from shardmerge.worker.core.table_plan import TablePlan
-from shardmerge.worker.daemon.subtask.phases.finished_unit import FinishedUnit, final_load_status
 from shardmerge.worker.daemon.subtask.phases.run_tables import adder_of
 from shardmerge.worker.daemon.subtask.run_resources import RunResources
 from shardmerge.worker.replicate.bounds import configured_bounds
 from shardmerge.worker.replicate.bounds.start_point import has_commit_times
 from shardmerge.worker.replicate.bounds.stop_point import StopSearch
+from shardmerge.worker.snapshot.chunk_records import TableReport
 from shardmerge.worker.snapshot.chunk_store import SnapshotStore
 from shardmerge.worker.target.records import bounds, subtask_record
 from shardmerge.worker.target.records import checkpoint as checkpoints
@@ -57,13 +59,13 @@ def finished_outcome(resources: RunResources, target: Session, epoch: int) -> Ou
     with resources.coded_target_errors():
         found = bounds.read(target, *resources.who).get(bounds.BoundKind.REACHED)
         if found is None:
-            status = final_load_status(SnapshotStore(*resources.who, 0).report(target))
+            status = _final_load_status(SnapshotStore(*resources.who, 0).report(target))
         elif found.requested == configured_bounds.configured_stop_json(config):
             status = configured_bounds.reached_status(found, config)
         else:
             subtask_record.enter_phase(target, *resources.who, epoch, Phase.REPLICATE, forget)
             return None
-    return resources.run_unit(FinishedUnit(status), StopSignal())
+    return resources.run_unit(_FinishedUnit(status), StopSignal())
 
 
 def finish_at_stop(resources: RunResources, epoch: int, stop_search: StopSearch) -> Outcome:
@@ -90,3 +92,47 @@ def _enter(resources: RunResources, target: Session, epoch: int, phase: Phase, b
     subtask_record.enter_phase(
         target, *resources.who, epoch, phase, lambda session: bounds.write(session, *resources.who, bound)
     )
+
+
+class _FinishedUnit:
+    """The ProcessUnit of a finished subtask; ``status``: its final status, from its records at the target.
+
+    No process needs to keep this status: a worker that starts, or takes the source over, reads it again.
+    """
+
+    def __init__(self, status: worker_pb2.LoadStatus | worker_pb2.SyncStatus) -> None:
+        self._status = status
+
+    def run(self, stop: StopSignal) -> Outcome:
+        return Finished()
+
+    def status(self) -> worker_pb2.LoadStatus | worker_pb2.SyncStatus:
+        return self._status
+
+    def activity(self) -> str:
+        return ""
+
+
+def _final_load_status(tables: Iterable[TableReport]) -> worker_pb2.LoadStatus:
+    """The final status of a finished snapshot."""
+    status = worker_pb2.LoadStatus(progress="100.00 %", plan_complete=True)
+    for table in tables:
+        status.tables.append(
+            worker_pb2.TableProgress(
+                source_table=table.source_table,
+                target_table=table.target_table,
+                finished_rows=table.rows,
+                total_rows=table.rows,
+                finished_chunks=table.chunks,
+                total_chunks=table.chunks,
+                finished_bytes=table.bytes,
+                seconds=table.seconds,
+            )
+        )
+        status.finished_rows += table.rows
+        status.total_rows += table.rows
+        status.finished_bytes += table.bytes
+        status.total_bytes += table.bytes
+        status.finished_chunks += table.chunks
+        status.total_chunks += table.chunks
+    return status

@@ -1,4 +1,4 @@
-"""Finds where a stream begins at a source, and the structures that its tables have there."""
+"""Finds where a stream begins at a source, the structures that its tables have there, and the stream's columns."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import uuid
 from contextlib import closing
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+
+from pyspark.sql.types import StructType
 
 from shardmerge.proto import errors
 from shardmerge.proto.errors import ShardmergeError
@@ -26,13 +28,14 @@ from shardmerge.worker.core.mysql.connection import (
 from shardmerge.worker.core.mysql.endpoint import Endpoint
 from shardmerge.worker.core.position import SourcePosition
 from shardmerge.worker.core.table import Table
-from shardmerge.worker.datasource.plan.read_plan import ReadSource
+from shardmerge.worker.datasource.plan.read_plan import ReadSource, frame_columns
 from shardmerge.worker.datasource.planning import check_cascades, plan_table, tables_at
 from shardmerge.worker.datasource.stream.binlog.group_reader import Block, Described, GroupReader, file_made
 from shardmerge.worker.datasource.stream.binlog.transactions import transactions_of
 from shardmerge.worker.datasource.stream.model.offset import SourceOffset
 from shardmerge.worker.datasource.stream.model.options import StreamOptions
 from shardmerge.worker.datasource.stream.model.start import AfterGtids, AtPosition, AtTime, Snapshot, Start
+from shardmerge.worker.datasource.stream.tables.stream_schema import stream_schema
 from shardmerge.worker.datasource.stream.tables.structures import tables_before
 from shardmerge.worker.relay.fetch.dump_connection import Dump
 from shardmerge.worker.relay.fetch.dump_start import FromGtids
@@ -40,6 +43,7 @@ from shardmerge.worker.relay.fetch.file_times import file_times, last_before
 from shardmerge.worker.relay.fetch.server_id import random_server_id
 from shardmerge.worker.relay.fetch.source_state import gtid_set_at
 from shardmerge.worker.relay.log.files import FIRST_BYTE
+from shardmerge.worker.rules.rules import check_partitions
 from shardmerge.worker.snapshot.source.chunk_source import open_source
 
 _NEEDED = (("binlog_format", "ROW"), ("binlog_row_image", "FULL"))
@@ -62,6 +66,18 @@ def tables_now(source: ReadSource, options: StreamOptions) -> TablesNow:
             return _tables_now(session, server_info(session), source, options)
     finally:
         close_quietly(session)
+
+
+def load_schema(options: StreamOptions) -> StructType:
+    """The columns of a stream at load(): those of the tables as they are then. Raises what :func:`tables_now`
+    raises."""
+    plans = [
+        plan_table(number, table, source, with_rows=False)
+        for source in options.read.sources
+        for number, table in enumerate(tables_now(source, options).tables)
+    ]
+    check_partitions(plans)
+    return stream_schema(frame_columns(plans, options.read.columns))
 
 
 def first_offset(source: ReadSource, options: StreamOptions) -> SourceOffset:

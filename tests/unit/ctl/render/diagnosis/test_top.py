@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from shardmerge.ctl.render.diagnosis import top_table
-from shardmerge.ctl.render.diagnosis.top_rows import LaneTimes, TaskRow, rows
+from shardmerge.ctl.render.diagnosis.top_table import LaneTimes, TaskRow, rows
 from shardmerge.proto import common_pb2
 from shardmerge.proto import diagnose_pb2 as diagnosis
 from shardmerge.proto import master_pb2 as pb

@@ -1,11 +1,11 @@
-"""A task's one phrase, and the members' list."""
+"""The phrase of a task, the warnings of its sources, and the list of members."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 from shardmerge.master.commands.cluster.members import list_members
-from shardmerge.master.commands.task.status import task_status
+from shardmerge.master.commands.task.status import task_status, task_warnings
 from shardmerge.master.state import Entry
 from shardmerge.proto import common_pb2, errors
 from shardmerge.proto import config_pb2 as config
@@ -13,6 +13,7 @@ from shardmerge.proto import master_pb2 as pb
 from shardmerge.proto import state_pb2 as state_pb
 from shardmerge.proto.common_pb2 import Stage
 from shardmerge.proto.rpc.coded_errors import error_to_proto
+from shardmerge.proto.worker_pb2 import StatusWarning
 from tests.unit.master.records import state
 
 ERROR = error_to_proto(errors.master.SOURCE_UNBOUND(source="s"))
@@ -78,3 +79,36 @@ def test_state_knows_who_is_where() -> None:
     assert holder.name == "w1"
     assert now.worker_of("s2") is None
     assert now.bound_name("s2") == "gone"
+
+
+def _with_warnings(source: str, *warnings: tuple[str, float]) -> pb.SourceSubTasks:
+    status = pb.SourceStatus(source=source)
+    status.warnings.extend(StatusWarning(name=name, message=f"{name} of {source}", due=due) for name, due in warnings)
+    return pb.SourceSubTasks(result=True, source_status=status)
+
+
+def test_each_kind_has_the_warning_with_the_least_time() -> None:
+    found = task_warnings(
+        [
+            _with_warnings("s1", ("clocks-differ", 0.0), ("binlog-expiring", 500.0)),
+            _with_warnings(
+                "s2", ("binlog-expiring", 200.0), ("certificate-expiring", 900.0), ("certificate-expiring", 800.0)
+            ),
+            _with_warnings("s3", ("binlog-expiring", 0.0)),
+        ]
+    )
+    assert [(each.warning.name, each.source, each.warning.due, each.others) for each in found] == [
+        ("binlog-expiring", "s2", 200, 2),
+        ("certificate-expiring", "s2", 800, 1),
+        ("clocks-differ", "s1", 0, 0),
+    ]
+    assert found[0].warning.message == "binlog-expiring of s2"
+
+
+def test_a_source_that_cannot_be_asked_has_no_warnings() -> None:
+    assert task_warnings([pb.SourceSubTasks(result=False), _with_warnings("s1")]) == []
+
+
+def test_the_list_is_bounded() -> None:
+    [found] = task_warnings([_with_warnings(f"s{n:02d}", *[("clocks-differ", 0.0)] * 10) for n in range(16)])
+    assert (found.source, found.others) == ("s00", 159)

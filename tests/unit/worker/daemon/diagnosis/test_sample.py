@@ -14,12 +14,12 @@ from shardmerge.worker.core.batch import ChangeCounts
 from shardmerge.worker.core.position import SourcePosition
 from shardmerge.worker.core.table_plan import TargetTable
 from shardmerge.worker.daemon.diagnosis.diagnose import diagnose, target_names, waiting_lanes
-from shardmerge.worker.daemon.diagnosis.overview import overview
 from shardmerge.worker.daemon.diagnosis.sample import (
     CopySample,
     RelaySample,
     Sample,
     one_lane_reasons,
+    overview,
     use_between,
 )
 from shardmerge.worker.replicate.lane_totals import Changes, LaneTotal, SubTaskTotals

@@ -26,8 +26,13 @@ from shardmerge.worker.daemon.forecast.rates import Rate
 from shardmerge.worker.daemon.forecast.relay_disk import RelayDisk
 from shardmerge.worker.daemon.metrics.binlog_place import file_and_position
 from shardmerge.worker.daemon.metrics.collect import table_shares, worker_samples
-from shardmerge.worker.daemon.metrics.compares import Compared
-from shardmerge.worker.daemon.metrics.figures import SourceFigures, SparkFigures, SubTaskFigures, WorkerFigures
+from shardmerge.worker.daemon.metrics.figures import (
+    Compared,
+    SourceFigures,
+    SparkFigures,
+    SubTaskFigures,
+    WorkerFigures,
+)
 from shardmerge.worker.daemon.metrics.lanes import lane_samples
 from shardmerge.worker.daemon.metrics.run_counts import RunCounts
 from shardmerge.worker.daemon.metrics.subtasks import lag_of

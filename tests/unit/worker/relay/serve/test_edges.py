@@ -9,7 +9,7 @@ import pytest
 from shardmerge.worker.core.position import RelayOffset
 from shardmerge.worker.core.stop_signal import StopSignal
 from shardmerge.worker.relay.model import AtStatement, BlockData, ReachedUntil, Statement
-from shardmerge.worker.relay.serve.statements_from import statements_from
+from shardmerge.worker.relay.serve.log_reader import statements_from
 from shardmerge.worker.relay.serve.subscription import subscribe
 from tests.support.made_source import MadeSource
 from tests.unit.worker.relay.rig import Rig

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from rich.console import Group, RenderableType
 from rich.text import Text
@@ -10,11 +10,13 @@ from rich.text import Text
 from shardmerge.ctl import as_json
 from shardmerge.ctl.as_json import Json
 from shardmerge.ctl.render import format, style
-from shardmerge.ctl.render.task_history.chart import has_lag, lag_and_rate
 from shardmerge.proto import master_pb2 as pb
 from shardmerge.proto import state_pb2
 
 _STYLES = {"stage": "cyan", "error": "bold red", "ddl": "magenta", "command": "bold", "binding": "yellow"}
+
+WIDTH = 60
+_BLANK = " "
 
 
 def timeline(answer: pb.HistoryResponse) -> RenderableType:
@@ -32,8 +34,8 @@ def timeline(answer: pb.HistoryResponse) -> RenderableType:
         parts.append(style.heading(f"lag and rate from {first} to {last} UTC"))
         made = style.table("", "", "")
         made.show_header = False
-        for name, bars, figures in drawn:
-            made.add_row(style.cell(name, "bold"), Text(bars, style="green"), style.cell(figures))
+        for name, line, figures in drawn:
+            made.add_row(style.cell(name, "bold"), Text(line, style="green"), style.cell(figures))
         parts.append(made)
     if answer.unreadable:
         parts.append(style.cell(f"{answer.unreadable} records are of a newer version and are not shown", "yellow"))
@@ -48,7 +50,7 @@ def value(answer: pb.HistoryResponse) -> dict[str, Json]:
     samples = made["samples"]
     assert isinstance(samples, list)  # noqa: S101 - for the type checker
     for sample, drawn in zip(answer.samples, samples, strict=True):
-        if isinstance(drawn, dict) and not has_lag(sample):
+        if isinstance(drawn, dict) and not _has_lag(sample):
             drawn.update(lag=None, highestLag=None)
     return made
 
@@ -83,3 +85,52 @@ def _lines(entry: state_pb2.HistoryRecord) -> Iterator[Text]:
         yield style.cell(f"at {entry.position}", "dim")
     if entry.left_out:
         yield style.cell(f"{entry.left_out} events of this kind before it were too many to be recorded", "yellow")
+
+
+def lag_and_rate(samples: Sequence[state_pb2.HistorySample]) -> list[tuple[str, str, str]]:
+    """(name, bars, figures) for the lag and the rate; none without samples."""
+    if not samples:
+        return []
+    begin, end = samples[0].at, samples[-1].at
+    lags = [one for one in samples if _has_lag(one)]
+    highest = max(lags, key=lambda one: one.highest_lag, default=None)
+    lag_figures = (
+        "not known"
+        if highest is None
+        else f"highest {format.duration(highest.highest_lag)} at {format.moment(highest.at)}, "
+        f"last {format.duration(lags[-1].lag)}"
+    )
+    rate = max(samples, key=lambda one: one.rate)
+    mean = sum(one.rate for one in samples) / len(samples)
+    return [
+        ("lag", bars(samples, begin, end, lambda one: one.highest_lag if _has_lag(one) else None), lag_figures),
+        (
+            "rows/s",
+            bars(samples, begin, end, lambda one: one.rate),
+            f"highest {format.rate(rate.rate)} at {format.moment(rate.at)}, mean {format.rate(mean)}",
+        ),
+    ]
+
+
+def _has_lag(sample: state_pb2.HistorySample) -> bool:
+    """Whether the lag of any source is known."""
+    return sample.unknown < sample.sources
+
+
+def bars(
+    samples: Iterable[state_pb2.HistorySample],
+    begin: float,
+    end: float,
+    value: Callable[[state_pb2.HistorySample], float | None],
+) -> str:
+    """The highest value in each part of the time; a blank where none is known. At most :data:`WIDTH` parts."""
+    taken = list(samples)
+    width = min(WIDTH, len(taken))
+    parts: list[float | None] = [None] * width
+    for sample in taken:
+        known = value(sample)
+        at = 0 if end <= begin else min(width - 1, int((sample.at - begin) / (end - begin) * width))
+        if known is not None:
+            parts[at] = max(known, parts[at] or 0.0)
+    drawn = iter(format.sparkline(tuple(part for part in parts if part is not None)))
+    return "".join(_BLANK if part is None else next(drawn) for part in parts)

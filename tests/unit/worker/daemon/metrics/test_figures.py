@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from shardmerge.proto import compare_pb2 as pb
-from shardmerge.worker.daemon.metrics.compares import Compared
+from shardmerge.worker.daemon.metrics.figures import Compared
 
 _ALL = pb.CompareRequest(task="orders")
 _SOME = pb.CompareRequest(task="orders", tables=["s.a"])

@@ -1,12 +1,29 @@
-"""Events of bindings and workers."""
+"""Events of the leader's steps: of the placement, with workers that go and come back, and of locks."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from shardmerge.master.ddl_lock.records import Target
+from shardmerge.master.ddl_lock.resolver import (
+    ChangeOwner,
+    Close,
+    Execute,
+    Nothing,
+    Open,
+    Release,
+    TakeBack,
+    Unlock,
+    Wait,
+)
+from shardmerge.master.ddl_lock.situation import Lock
 from shardmerge.master.placement import Bind, Unbind
 from shardmerge.master.state import Entry, State
-from shardmerge.master.task_history.bindings import WorkerWatch, step_events
+from shardmerge.master.task_history.steps import WorkerWatch, conflict_event, lock_event, placement_events
 from shardmerge.proto import config_pb2 as config
+from shardmerge.proto import errors
 from shardmerge.proto import state_pb2 as pb
+from shardmerge.proto.task_history.event import Kind
 from tests.unit.master.records import state
 
 
@@ -26,7 +43,7 @@ def _state(bindings: dict[str, str], **workers: str) -> State:
 def test_a_step_is_an_event_of_each_task_on_the_source() -> None:
     known = _state({"s1": "w1", "s2": ""})
     texts = [
-        [(event.task, event.text, event.sources) for event in step_events(step, known, 1.0)]
+        [(event.task, event.text, event.sources) for event in placement_events(step, known, 1.0)]
         for step in (Bind("s1", "w1"), Bind("s1", "w2", "w1"), Unbind("s1", "w1"), Bind("s2", "w1"))
     ]
     assert texts == [
@@ -70,3 +87,59 @@ def test_a_new_leader_reports_nothing_of_what_it_finds() -> None:
     watch.observe(_state({"s1": "w1"}, w1="i1"), 1.0)
     watch.forget()
     assert watch.observe(_state({"s1": "w1"}), 2.0) == []
+
+
+_TARGET = Target("merge", "shop", "orders")
+_LOCK = Lock("g", "s1", "ALTER TABLE x ADD c INT", "f", "b", "a", 1.0)
+
+
+def test_the_life_of_a_lock() -> None:
+    steps = (
+        Open(_LOCK),
+        Execute(_LOCK),
+        ChangeOwner(replace(_LOCK, owner="s2")),
+        TakeBack(_LOCK),
+        Release(_LOCK),
+        Unlock(replace(_LOCK, forced=True)),
+        Close(),
+    )
+    events = [lock_event(_TARGET, _LOCK, step, 9.0) for step in steps]
+    assert [event.text.partition(":")[0] for event in events if event is not None] == [
+        "lock opened",
+        "all shard tables have reached it",
+        "source s2 is to run it now",
+        "not run",
+        "released",
+        "released",
+        "lock closed",
+    ]
+    assert {(event.task, event.kind, event.statement, event.target, event.sources) for event in events if event} == {
+        ("merge", Kind.DDL, _LOCK.statement, "`shop`.`orders`", ())
+    }
+    assert events[5] is not None
+    assert events[5].text.endswith("as an operator has decided")
+
+
+def test_waiting_is_no_event() -> None:
+    assert lock_event(_TARGET, _LOCK, Wait(), 1.0) is None
+    assert lock_event(_TARGET, None, Nothing(), 1.0) is None
+
+
+def test_a_conflict_has_its_error() -> None:
+    error = errors.ddl.LOCK_CONFLICT(
+        task="merge",
+        lock="L",
+        tables="s2 `d`.`c`",
+        source="s2",
+        position="p",
+        other="ALTER B",
+        owner="s1",
+        statement="ALTER A",
+    )
+    event = conflict_event(_TARGET, _LOCK, error, 9.0)
+    assert (event.code, event.name, event.message, event.task) == (
+        error.code,
+        error.spec.name,
+        error.message,
+        "merge",
+    )

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from shardmerge.ctl.render.task_history.chart import WIDTH, bars, lag_and_rate
-from shardmerge.ctl.render.task_history.period import since_of
-from shardmerge.ctl.render.task_history.timeline import timeline, value
+from shardmerge.ctl.commands.task.history import since_of
+from shardmerge.ctl.render.timeline import WIDTH, bars, lag_and_rate, timeline, value
 from shardmerge.proto import master_pb2 as pb
 from shardmerge.proto import state_pb2 as state
 from tests.unit.ctl.render.drawing import draw

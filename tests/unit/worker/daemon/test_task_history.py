@@ -1,10 +1,10 @@
-"""The events of a subtask."""
+"""Events of subtasks and of lanes for the history of tasks."""
 
 from __future__ import annotations
 
-from shardmerge.proto import errors
+from shardmerge.proto import common_pb2, errors, relay_pb2
 from shardmerge.proto.task_history.event import Event, Kind
-from shardmerge.worker.daemon.subtask.subtask_history import SubTaskHistory
+from shardmerge.worker.daemon.task_history import LaneRetries, SubTaskHistory
 from shardmerge.worker.unit.run_reports import DdlOutcome
 
 
@@ -49,3 +49,24 @@ def test_the_copy_of_tables_in_parallel_with_the_unit() -> None:
     )
     assert failed.same == again.same != ""
     assert (joined.kind, joined.text, joined.code, joined.same) == (Kind.STAGE, "tables have joined: d.t0", 0, "")
+
+
+_ERROR = common_pb2.ErrorDetail(code=40201, name="target-lost", message="gone")
+
+
+def _report(attempt: int, *, lane: int = 0, epoch: int = 3) -> relay_pb2.LaneReport:
+    who = relay_pb2.TaskIdentity(task="t", source="s", epoch=epoch, index=lane)
+    return relay_pb2.LaneReport(who=who, attempt=attempt, retrying=_ERROR if attempt else None)
+
+
+def test_an_attempt_that_is_reported_several_times_is_one_event() -> None:
+    events = _Events()
+    retries = LaneRetries(events)
+    for attempt in (0, 1, 1, 1, 2, 2, 0, 1):
+        retries.observe(_report(attempt))
+    assert len(events.taken) == 3
+    assert {(one.code, one.message, one.sources, one.epoch) for one in events.taken} == {(40201, "gone", ("s",), 3)}
+    assert len({one.same for one in events.taken}) == 1
+    retries.observe(_report(1, lane=1))
+    retries.observe(_report(1, epoch=4))
+    assert len(events.taken) == 5

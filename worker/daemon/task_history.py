@@ -1,12 +1,14 @@
-"""The events of a subtask for the history of its task. Nothing here waits or raises."""
+"""Events of subtasks, of their lanes and of the relay log for the histories of tasks. Nothing here waits or raises."""
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from shardmerge.proto import common_pb2 as pb
+from shardmerge.proto import relay_pb2
 from shardmerge.proto.errors import ShardmergeError
 from shardmerge.proto.listed_names import listed
 from shardmerge.proto.task_history.event import Event, History, Kind
@@ -20,6 +22,7 @@ LEASE_LOST = "the worker has lost its lease"
 AGAIN = "to start again as decided"
 REMOVED = "the task is stopped on this source"
 RELEASED = "the worker ends, or releases the source"
+_Lane = tuple[str, str, int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,3 +110,74 @@ class SubTaskHistory:
 
 def _word(stage: pb.Stage) -> str:
     return pb.Stage.Name(stage).removeprefix("STAGE_").capitalize()
+
+
+class RelayHistory:
+    """Errors of a source's relay log. One thread calls :meth:`observe` repeatedly with the relay's present error."""
+
+    def __init__(self, history: History, source: str) -> None:
+        self._history = history
+        self._source = source
+        self._code = 0
+
+    def observe(self, error: ShardmergeError | None, tasks: Sequence[str]) -> None:
+        """Report an error that is not the one of the last call, and that there is none any more."""
+        code = 0 if error is None else error.code
+        if code == self._code:
+            return
+        self._code = code
+        for task in tasks:
+            text = "the relay log is fetched again" if error is None else "the relay log is not fetched"
+            self._history.add(
+                Event(
+                    task,
+                    Kind.ERROR,
+                    time.time(),
+                    text,
+                    (self._source,),
+                    same=f"relay {code}",
+                    code=code,
+                    name="" if error is None else error.spec.name,
+                    message="" if error is None else error.message,
+                )
+            )
+
+
+class LaneRetries:
+    """Attempts of lanes that have failed and are repeated. Thread-safe. A report of a lane that works costs nothing."""
+
+    def __init__(self, history: History) -> None:
+        self._history = history
+        self._lock = threading.Lock()
+        self._attempts: dict[_Lane, tuple[int, int]] = {}
+
+    def observe(self, report: relay_pb2.LaneReport) -> None:
+        """An event for each failed attempt; a lane reports one several times."""
+        is_retrying = report.HasField("retrying")
+        if not is_retrying and not self._attempts:
+            return
+        who = report.who
+        lane = who.task, who.source, who.stream, who.index
+        attempt = who.epoch, report.attempt
+        with self._lock:
+            if not is_retrying:
+                self._attempts.pop(lane, None)
+                return
+            if self._attempts.get(lane) == attempt:
+                return
+            self._attempts[lane] = attempt
+        error = report.retrying
+        self._history.add(
+            Event(
+                who.task,
+                Kind.ERROR,
+                time.time(),
+                "a lane repeats its transaction",
+                (who.source,),
+                same=f"lane {error.code}",
+                epoch=who.epoch,
+                code=error.code,
+                name=error.name,
+                message=error.message,
+            )
+        )
