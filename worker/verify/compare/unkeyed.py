@@ -41,20 +41,20 @@ def unkeyed_report(
 ) -> pb.WorkReport:
     """The sums of both sides; unjudged, if they are of one state in no attempt.
 
-    A statement such as TRUNCATE touches no row, so the sums differ where the target has not executed it yet: only a
-    difference that is the same in two attempts is one.
+    A statement such as TRUNCATE touches no row, so the sums under writers differ where the target has not executed it
+    yet: only a difference that is the same in two attempts is one.
     """
     count = 0
     last: tuple[int, ...] = ()
     for _ in range(_ATTEMPTS):
-        sums = _moving_sums(table, source, target, places) if table.of_one_source else None
-        sums = sums or _quiet_sums(table, source, target, places)
+        moving = _moving_sums(table, source, target, places) if table.of_one_source else None
+        sums = moving or _quiet_sums(table, source, target, places)
         if sums is None:
             continue
         ours, theirs = sums
         count = ours.rows
         difference = tuple(one - other for one, other in zip(_numbers(ours), _numbers(theirs), strict=True))
-        if any(difference) and difference != last:
+        if moving and any(difference) and difference != last:
             last = difference
             continue
         found = pb.Multiset(
@@ -82,7 +82,10 @@ def _quiet_sums(table: UnkeyedTables, source: SourceSide, target: TargetSide, pl
     after = places.locate(source.high())
     if after.relay_id != end.relay_id:
         raise places.changed()
-    return None if places.is_any_touched(table.plans, start.offset, after) else (ours, theirs)
+    if places.is_any_touched(table.plans, start.offset, after):
+        return None
+    # After a statement such as TRUNCATE, the tables have other sums.
+    return None if ours != theirs and _source_sums(table, source) != ours else (ours, theirs)
 
 
 def _moving_sums(table: UnkeyedTables, source: SourceSide, target: TargetSide, places: RelayPlaces) -> _Sums | None:
