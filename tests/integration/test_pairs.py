@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -213,6 +215,66 @@ def test_every_type_arrives_byte_for_byte(world: World) -> None:
         world.cluster.dmctl("stop-task", task)
 
 
+@pytest.mark.grid
+def test_tables_without_a_key_are_compared_while_writers_change_them(world: World) -> None:
+    """One row that a target lacks, or has with another value, is found too. The rows from 1000 on change."""
+    for _, source in world.sources:
+        schema = f"into_keyless_{source.flavor}"
+        source.execute(
+            f"CREATE DATABASE {schema}",
+            # MySQL reads such a table at one position under a lock.
+            f"GRANT LOCK TABLES ON {schema}.* TO reader@'127.0.0.1'",
+            f"CREATE TABLE {schema}.visits (n INT, f DOUBLE, note VARCHAR(9) CHARSET latin1, at TIME(3), doc JSON)",
+            f"CREATE TABLE {schema}.keyed (id INT AUTO_INCREMENT PRIMARY KEY, n INT)",
+            f"USE {schema}",
+            source.spelt(
+                f"INSERT INTO {schema}.visits SELECT seq, seq / 7, CONCAT('é', seq), SEC_TO_TIME(seq), "
+                "JSON_OBJECT('ä', seq) FROM seq_1_to_3000"
+            ),
+        )
+    tasks = [f"into_keyless_{target.flavor}" for target in world.targets]
+    for task, target in zip(tasks, world.targets, strict=True):
+        world.cluster.start_task(_plain_task(world, task, target, "into_keyless_*"))
+    for task in tasks:
+        world.cluster.wait_replicating(task)
+    over = threading.Event()
+    writers = [threading.Thread(target=_write_keyless, args=(source, over)) for _, source in world.sources]
+    for writer in writers:
+        writer.start()
+    try:
+        for task, target in zip(tasks, world.targets, strict=True):
+            compared = world.cluster.compare(task)
+            assert {table["remark"] for table in compared.answer.json["tables"]} != {""}, compared.answer.text
+            visits = [ShardTable(target.connect, f"into_keyless_{name}", "visits") for name in ("mysql", "mariadb")]
+            beside_a_writer(visits[0], f"DELETE FROM {visits[0].name} WHERE n = 7 LIMIT 1")
+            beside_a_writer(visits[1], f"UPDATE {visits[1].name} SET note = 'É7' WHERE n = 7 LIMIT 1")
+            wrong = world.cluster.compare(task, check=False)
+            assert wrong.answer.code == 1, wrong.answer.text
+            counts = tuple(map(wrong.total, ("missing", "extra", "different", "unjudged")))
+            assert counts == (1, 0, 1, 0), wrong.answer.text
+    finally:
+        over.set()
+        for writer in writers:
+            writer.join()
+    for task in tasks:
+        world.cluster.dmctl("stop-task", task)
+
+
+def _write_keyless(source: Database, over: threading.Event) -> None:
+    """Insert, change and delete rows, in transactions of several."""
+    schema = f"into_keyless_{source.flavor}"
+    with closing(source.connect()) as connection, connection.cursor() as cursor:
+        number = 1000
+        while not over.wait(0.005):
+            number += 1
+            connection.begin()
+            cursor.execute(f"INSERT INTO {schema}.visits VALUES ({number}, -0.1, 'ß', '-00:00:01.5', '[1.50]')")
+            cursor.execute(f"UPDATE {schema}.visits SET note = 'x', doc = NULL WHERE n = {number} LIMIT 1")
+            cursor.execute(f"DELETE FROM {schema}.visits WHERE n = {number - 20} LIMIT 1")
+            cursor.execute(f"INSERT INTO {schema}.keyed (n) VALUES ({number})")
+            connection.commit()
+
+
 def _compare_types(world: World, tasks: list[str]) -> None:
     world.settle(tasks)
     for target in world.targets:
@@ -221,14 +283,14 @@ def _compare_types(world: World, tasks: list[str]) -> None:
                 assert_same_bytes(source, target, f"types_{source.flavor}.{table}", ["id"])
 
 
-def _plain_task(world: World, name: str, target: Database) -> str:
-    """Return the task file that copies every table of the schemas ``types_*`` under its own name."""
+def _plain_task(world: World, name: str, target: Database, schemas: str = "types_*") -> str:
+    """Return the task file that copies every table of the schemas under its own name."""
     instances = "".join(f"  - source-id: {source_id}\n    block-allow-list: types\n" for source_id, _ in world.sources)
     return (
         f"name: {name}\ntask-mode: all\nmeta-schema: dm_meta\n"
         f"target-database: {target.login}\n"
         f"mysql-instances:\n{instances}"
-        'block-allow-list:\n  types: {do-dbs: ["types_*"]}\n'
+        f'block-allow-list:\n  types: {{do-dbs: ["{schemas}"]}}\n'
     )
 
 

@@ -185,6 +185,24 @@ def test_a_table_that_a_mariadb_creates_from_rows(ends: Ends, tmp_path: Path) ->
         stopped(run, errors.ddl.STATEMENT_UNKNOWN)
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_default_that_a_server_copies_beside_the_connection(kind: str, ends: Ends, tmp_path: Path) -> None:
+    """The source copies the default as it is; a session with this collation would make a question mark of it."""
+    source, target = ends(kind, kind)
+    with lagging(
+        source,
+        target,
+        tmp_path,
+        "CREATE TABLE a (id INT PRIMARY KEY, d VARCHAR(9) DEFAULT 'é', e INT COMMENT 'é')",
+        "SET collation_connection = cp1251_general_cs",
+        "CREATE TABLE b (PRIMARY KEY (id)) SELECT id, e FROM a",
+        "CREATE TABLE c (PRIMARY KEY (id)) SELECT * FROM a",
+    ) as run:
+        message = stopped(run, errors.ddl.SETTING_NOT_AT_TARGET)
+    assert "cp1251, which lacks characters of 'é'" in message
+    assert names(target) == {"a", "b"}
+
+
 @pytest.mark.parametrize("mode", ["MYSQL40", "MYSQL323", "ORACLE", "MSSQL", "POSTGRESQL"])
 def test_a_mode_under_which_a_mariadb_omits_collations(mode: str, ends: Ends, tmp_path: Path) -> None:
     source, target = ends("mariadb", "mariadb")

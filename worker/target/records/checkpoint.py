@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from shardmerge.proto import errors
-from shardmerge.worker.core.mysql.connection import Session, quote_name, quote_text
+from shardmerge.worker.core.mysql.connection import Session, quote_name, quote_text, text_of
 from shardmerge.worker.core.position import RelayOffset, SourcePosition
 from shardmerge.worker.core.stream import Stream
 from shardmerge.worker.target.records import subtask_record
@@ -47,16 +47,16 @@ class Checkpoint:
 
 
 def _from_row(row: tuple[object, ...]) -> Checkpoint:
-    lane, epoch, seq, relay_id, segment, byte, skip, file, pos, gtid_set, server, commit_time = row
+    lane, epoch, seq, relay_id, segment, byte, skip, file, pos, gtid_set, server, commit_time = map(text_of, row)
     return Checkpoint(
-        lane=int(str(lane)),
-        epoch=int(str(epoch)),
-        seq=int(str(seq)),
-        relay_id=str(relay_id),
-        offset=RelayOffset(int(str(segment)), int(str(byte))),
-        skip_events=int(str(skip)),
-        position=SourcePosition(str(file), int(str(pos)), str(gtid_set), str(server)),
-        commit_time=float(str(commit_time)),
+        lane=int(lane),
+        epoch=int(epoch),
+        seq=int(seq),
+        relay_id=relay_id,
+        offset=RelayOffset(int(segment), int(byte)),
+        skip_events=int(skip),
+        position=SourcePosition(file, int(pos), gtid_set, server),
+        commit_time=float(commit_time),
     )
 
 

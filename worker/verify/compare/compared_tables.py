@@ -59,11 +59,13 @@ class ComparedTable:
 @dataclass(frozen=True, slots=True)
 class UnkeyedTables:
     """Shard tables of one source and one target without a key, which are compared as a multiset of rows; pickled into
-    the Spark tasks. ``columns``: of each plan. ``shard_tables``: how many shard tables the target has in all."""
+    the Spark tasks. ``columns``: of each plan. ``shard_tables``: how many shard tables the target has in all.
+    ``of_one_source``: they are all of this source, and the target can be read at exactly what a lane has committed."""
 
     plans: tuple[TablePlan, ...]
     columns: tuple[tuple[ComparedColumn, ...], ...]
     shard_tables: int
+    of_one_source: bool
 
     @property
     def target_name(self) -> str:
@@ -79,8 +81,9 @@ class UnkeyedTables:
         for plan, columns in zip(self.plans, self.columns, strict=True):
             yield f"SELECT {multiset_sums(columns, at_source=True)} FROM {_full_name(plan.table)}".encode()
 
-    def target_sums(self) -> bytes:
-        return f"SELECT {multiset_sums(self.columns[0], at_source=False)} FROM {self.target_name}".encode()
+    def target_sums(self, name: str = "") -> bytes:
+        """``name``: of a copy of the target, instead of the target."""
+        return f"SELECT {multiset_sums(self.columns[0], at_source=False)} FROM {name or self.target_name}".encode()
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +129,10 @@ def unkeyed_tables(
     if len({multiset_sums(item, at_source=False) for item in columns}) > 1:
         return [NotCompared(plan, "it has no key, and the target's shard tables have other columns") for plan in plans]
     members = [other for other in all_plans if other.target_name == plans[0].target_name]
-    return UnkeyedTables(tuple(plans), columns, len(members))
+    of_one_source = (
+        target is not None and is_versioned(target) and {each.source for each in members} == {plans[0].source}
+    )
+    return UnkeyedTables(tuple(plans), columns, len(members), of_one_source)
 
 
 def _columns(plan: TablePlan, target: Table | None) -> tuple[ComparedColumn, ...] | NotCompared:

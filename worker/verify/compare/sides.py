@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 
 from shardmerge.proto import errors, failpoints
@@ -21,8 +21,9 @@ from shardmerge.worker.core.mysql.connection import (
     execute,
     server_info,
 )
+from shardmerge.worker.core.mysql.consistent_read import consistent_read
 from shardmerge.worker.core.position import RelayOffset, SourcePosition
-from shardmerge.worker.core.row_change import Literals
+from shardmerge.worker.core.row_change import Literals, RowChange
 from shardmerge.worker.core.table_plan import TablePlan
 from shardmerge.worker.snapshot.reader.fixup import key_of
 from shardmerge.worker.snapshot.reader.relay_changes import changes_between, only_table
@@ -30,11 +31,14 @@ from shardmerge.worker.snapshot.reader.worker_link import GrpcWorkerClient, Loca
 from shardmerge.worker.snapshot.source.chunk_source import open_source
 from shardmerge.worker.snapshot.source.raw_query import RawRow, raw_rows
 from shardmerge.worker.snapshot.source.watermarks import high_watermark, low_watermark
+from shardmerge.worker.target.records.checkpoint import Checkpoint, read_all
 from shardmerge.worker.verify.compare.compared_tables import ComparedTable, TableQueries
 from shardmerge.worker.verify.compare.judge import Row
 
 LANES_SECONDS = 120.0
 _LOOK_SECONDS = 0.1
+_NO_TABLE = "no_table"
+_OPENINGS = 20
 _TARGET_SILENCE_SECONDS = 60
 _LOCK_WAIT_SECONDS = 20
 
@@ -55,6 +59,7 @@ class SourceSide:
         self._endpoint, self._source_id = endpoint, source_id
         self._session: Session | None = None
         self._info: ServerInfo | None = None
+        self._in_snapshot = False
 
     def rows(self, statement: bytes) -> Iterator[RawRow]:
         session, _ = self._opened()
@@ -72,8 +77,44 @@ class SourceSide:
         with self._coded_errors():
             return high_watermark(session, info)
 
+    @contextmanager
+    def snapshot(
+        self, is_unchanged: Callable[[SourcePosition, SourcePosition], bool]
+    ) -> Generator[SourcePosition | None]:
+        """A consistent snapshot, and a position at which the tables are as it sees them; None: they change too often to
+        find one. ``is_unchanged``: whether they do not change between two positions. After an error close this side."""
+        session, info = self._opened()
+        position: SourcePosition | None = None
+        for _ in range(_OPENINGS):
+            low = self.low()
+            with self._coded_errors():
+                execute(session, "START TRANSACTION WITH CONSISTENT SNAPSHOT")
+                high = high_watermark(session, info)
+            if is_unchanged(low, high):
+                position = high
+                break
+            # In a snapshot MariaDB reports the snapshot's position as the lower one.
+            self._run("COMMIT")
+        if position is not None:
+            self._run(f"SAVEPOINT {_NO_TABLE}")
+        self._in_snapshot = position is not None
+        yield position
+        self._in_snapshot = False
+        self._run("COMMIT")
+
+    def release_table(self) -> None:
+        """Let statements that change the structure of a table proceed, which has been read in :meth:`snapshot`."""
+        if self._in_snapshot:
+            self._run(f"ROLLBACK TO SAVEPOINT {_NO_TABLE}")
+
+    def _run(self, statement: str) -> None:
+        session, _ = self._opened()
+        with self._coded_errors():
+            execute(session, statement)
+
     def close(self) -> None:
         session, self._session = self._session, None
+        self._in_snapshot = False
         close_quietly(session)
 
     def _opened(self) -> tuple[Session, ServerInfo]:
@@ -92,15 +133,28 @@ class TargetSide:
 
     def __init__(self, endpoint: Endpoint, subtask: SubtaskId) -> None:
         self._endpoint, self._subtask = endpoint, subtask
+        self.meta_schema = subtask.meta_schema
         self._raw: Session | None = None
         self._plain: Session | None = None
 
     def rows(self, statement: bytes) -> Iterator[RawRow]:
+        session = self._opened()
+        with self.coded_errors():
+            for batch in raw_rows(session, statement):
+                yield from batch
+
+    @contextmanager
+    def snapshot(self) -> Generator[tuple[Checkpoint, ...]]:
+        """The lanes' checkpoints; within the block :meth:`rows` sees exactly what they have committed. After an error
+        close this side."""
+        session, subtask = self._opened(), self._subtask
+        with self.coded_errors(), consistent_read(session):
+            yield read_all(session, subtask.meta_schema, subtask.task, subtask.source)
+
+    def _opened(self) -> Session:
         if self._raw is None:
             self._raw = connect(self._endpoint, Side.TARGET, name="target", raw=True, read_timeout=ANSWER_SECONDS)
-        with self.coded_errors():
-            for batch in raw_rows(self._raw, statement):
-                yield from batch
+        return self._raw
 
     def plain(self) -> Session:
         """The connection for records and repairs; the target closes it soon when it is idle."""
@@ -115,9 +169,12 @@ class TargetSide:
         return self._plain
 
     def close(self) -> None:
-        raw, plain = self._raw, self._plain
-        self._raw = self._plain = None
+        raw, self._raw = self._raw, None
         close_quietly(raw)
+        self.close_plain()
+
+    def close_plain(self) -> None:
+        plain, self._plain = self._plain, None
         close_quietly(plain)
 
     def coded_errors(self) -> AbstractContextManager[None]:
@@ -163,13 +220,16 @@ class RelayPlaces:
 
     def is_any_touched(self, plans: Sequence[TablePlan], start: RelayOffset, end: Located) -> bool:
         """Whether an event changes a row of one of the shard tables, from ``start`` up to ``end``."""
+        # To its end: the caller's next call needs the stream to be over.
+        return sum(1 for _ in self.changes(plans, start, end)) > 0
+
+    def changes(self, plans: Sequence[TablePlan], start: RelayOffset, end: Located) -> Iterator[RowChange]:
+        """The changes of the shard tables' rows, from ``start`` up to ``end``; read it to its end."""
         if end.offset <= start:
-            return False
+            return
         by_name = {(plan.table.schema, plan.table.name): plan for plan in plans}
         decoder = BlockDecoder(lambda schema, name: by_name.get((schema, name)), source=plans[0].source)
-        changes = changes_between(self._link, decoder, start, end, changed=self.changed, ended=self._ended)
-        # To its end: the caller's next call needs the stream to be over.
-        return sum(1 for _ in changes) > 0
+        yield from changes_between(self._link, decoder, start, end, changed=self.changed, ended=self._ended)
 
     def changed(self) -> ShardmergeError:
         return errors.compare.RELAY_CHANGED(task=self._subtask.task, source=self._subtask.source)

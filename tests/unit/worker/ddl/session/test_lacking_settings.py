@@ -95,3 +95,29 @@ def test_literals_whose_value_is_the_bytes_of_the_client(text: str, variables: d
 )
 def test_a_statement_that_the_source_writes(text: str, version: tuple[int, int, int], mode: int, stops: bool) -> None:
     assert bool(lacking(text, MARIADB, version, sql_mode=mode)) == stops
+
+
+CP1251, LATIN1, BYTES, UTF8MB4, GREEK = 51, 8, 63, 45, 25
+
+
+@pytest.mark.parametrize(
+    ("column", "connection", "literal"),
+    [
+        ("`c` text DEFAULT json_quote('é')", CP1251, "'é'"),
+        ("`c` text DEFAULT 'a' COMMENT 'x', `d` enum('a','ж')", LATIN1, "'ж'"),
+        ("`c` text DEFAULT json_quote('é')", BYTES, "'é'"),
+        ("`c` text DEFAULT json_quote('é')", UTF8MB4, ""),
+        ("`c` text DEFAULT json_quote('é')", LATIN1, ""),
+        ("`c` text DEFAULT json_quote('é')", None, ""),
+        ("`é` text COMMENT 'é'", CP1251, ""),
+        ("`c` text DEFAULT (_utf8mb4'é')", GREEK, ""),
+    ],
+)
+def test_characters_of_a_statement_of_the_server(column: str, connection: int | None, literal: str) -> None:
+    """The server copies a default from another table; a session with this collation cannot have it."""
+    written = f"CREATE TABLE `t` (\n  `id` int(11) NOT NULL,\n  {column}\n)"
+    found = lacking(written, MARIADB, (10, 11, 0), collation=45, connection=connection)
+    assert bool(found) == bool(literal)
+    assert literal in found
+    # A client's own statement has at the source, too, what the connection makes of it.
+    assert not lacking(written.replace("\n", " "), MARIADB, (10, 11, 0), collation=45, connection=connection)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from shardmerge.proto import compare_pb2 as pb
 from shardmerge.worker.core.table import Table
 from shardmerge.worker.core.table_plan import TablePlan
 from shardmerge.worker.verify.compare.compared_tables import UnkeyedTables, unkeyed_tables
-from shardmerge.worker.verify.compare.unkeyed import added_sums
+from shardmerge.worker.verify.compare.unkeyed import added_sums, with_changes
 from tests.unit.worker.target.tables.test_row_ownership import TARGET, shard
 
 NO_KEY = replace(TARGET, key=(), key_name="", unique_keys=())
@@ -48,3 +49,26 @@ def test_sums_of_several_tables_are_added_up() -> None:
     sums = added_sums(iter(rows))
     assert (sums.rows, sums.first, sums.second) == (5, str((1 << 64) + 4), "1")
     assert sums.without_checksum == 1
+
+
+def test_rows_of_events_replace_what_they_changed() -> None:
+    def sums(rows: int, first: int, second: int, without: int = 0) -> pb.ChecksumSums:
+        return pb.ChecksumSums(rows=rows, first=str(first), second=str(second), without_checksum=without)
+
+    # Two updates and an insert of a row without a checksum, in a table of five rows.
+    found = with_changes(sums(5, 1 << 66, 70), sums(2, 1 << 65, 30), sums(3, 5, 2, 1))
+    assert found == sums(6, (1 << 65) + 5, 42, 1)
+    assert with_changes(sums(5, 7, 9), pb.ChecksumSums(), pb.ChecksumSums()) == sums(5, 7, 9)
+
+
+def test_only_shard_tables_of_one_source_are_compared_under_writers() -> None:
+    mine, other = [plan(0), plan(1)], replace(plan(2), source="other")
+    for everyone, target, expected in (
+        (mine, NO_KEY, True),
+        ([*mine, other], NO_KEY, False),
+        (mine, replace(NO_KEY, engine="Aria"), False),
+        ([*mine, replace(other, target_table="elsewhere")], NO_KEY, True),
+    ):
+        found = unkeyed_tables(mine, target, everyone)
+        assert isinstance(found, UnkeyedTables)
+        assert found.of_one_source is expected
