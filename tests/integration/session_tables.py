@@ -24,6 +24,8 @@ _NOT_MERGED = re.compile(
 _PARTITIONS = re.compile(r"\n(?:/\*!50100)? PARTITION BY.*", re.DOTALL)
 _AS_TEXT = ("date", "datetime", "timestamp", "time", "json", "uuid", "inet4", "inet6")
 _AS_IS = ("tinyint", "smallint", "mediumint", "int", "bigint", "year", "decimal")
+_AT_MARIADB = {"json": "longtext", "geomcollection": "geometrycollection"}
+"""MySQL's data types, as MariaDB describes them."""
 
 
 def quoted(name: str) -> str:
@@ -40,10 +42,15 @@ def columns_of(cursor: pymysql.cursors.Cursor, schema: str, table: str) -> list[
     return [tuple(map(str, row)) for row in cursor.fetchall()]  # pyright: ignore[reportReturnType]
 
 
-def state_of(cursor: pymysql.cursors.Cursor, schema: str, table: str, key: Iterable[str] = ()) -> State | None:
+def state_of(
+    cursor: pymysql.cursors.Cursor, schema: str, table: str, key: Iterable[str] = (), *, across: bool = False
+) -> State | None:
     """Return the table's state; None if there is no such table. ``key``: columns that are not compared; then generated
-    columns are not compared, either."""
+    columns are not compared, either. ``across``: what a MySQL and a MariaDB have in common: names and types of columns,
+    whether they take NULL, and rows, texts as utf8mb4."""
     name, without = f"{quoted(schema)}.{quoted(table)}", frozenset(key)
+    # MySQL evaluates an index over an expression in the mode of the session that reads.
+    cursor.execute("SET sql_mode = 'STRICT_ALL_TABLES,ALLOW_INVALID_DATES'")
     try:
         cursor.execute(f"SHOW CREATE TABLE {name}")
     except pymysql.MySQLError as error:
@@ -53,7 +60,15 @@ def state_of(cursor: pymysql.cursors.Cursor, schema: str, table: str, key: Itera
     lines = [line.rstrip(",") for line in text.splitlines()[1:] if not any(f"`{one}`" in line[:20] for one in without)]
     columns = [each for each in columns_of(cursor, schema, table) if each[0] not in without]
     lines += (" ".join(_NOT_MERGED.sub("", " ".join(each)).split()) for each in columns)
-    values = [_value(each[0], each[1]) for each in columns if not without or "GENERATED" not in each[3]]
+    if across:
+        lines = [f"{each[0]} {_AT_MARIADB.get(each[1], each[1])} {each[4].split('|')[1]}" for each in columns]
+    values = [
+        f"HEX(CONVERT({quoted(each[0])} USING utf8mb4))"
+        if across and (each[4][0] != "|" or each[1] == "json")
+        else _value(each[0], each[1])
+        for each in columns
+        if not without or "GENERATED" not in each[3]
+    ]
     cursor.execute(f"SELECT {', '.join(values) or '1'} FROM {name}")
     return *lines, *sorted(str(row) for row in cursor.fetchall())
 

@@ -2,9 +2,9 @@
 
 ``SHARDMERGE_SESSION_BATCHES`` sets how many batches each pair of servers runs (default 1), ``SHARDMERGE_SESSION_SEED``
 the first seed, ``SHARDMERGE_SESSION_PAIRS`` the pairs, by the names of tests/versions/servers.py
-(``mariadb-11.8>mysql-8.0,…``), ``SHARDMERGE_SESSION_MODES`` what a batch may be (``lags,follows`` unless set; also
-``copies``, ``pessimistic``, ``optimistic``). A batch is one subtask of some 60 statements. A stop must have a code;
-what was applied before it is compared.
+(``mysql-8.0>mysql-9.7,…``; a MySQL and a MariaDB are compared in what both have), ``SHARDMERGE_SESSION_MODES`` what a
+batch may be (``lags,follows`` unless set; also ``copies``, ``pessimistic``, ``optimistic``). A batch is one subtask of
+some 60 statements. A stop must have a code; what was applied before it is compared.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from shardmerge.worker.unit.contract import Failed
 from tests.integration.lane_rig import LaneRig, Run, has_joined
 from tests.integration.local_locks import LocalLocks
 from tests.integration.session_statements import Drawer, Drawn, inserts
-from tests.integration.session_tables import State, columns_of, differences, state_of
+from tests.integration.session_tables import State, columns_of, differences, quoted, state_of
 from tests.integration.snapshot_rig import subtask_config
 from tests.support.database import Database
 from tests.support.pair import emptied
@@ -66,11 +66,54 @@ class Ran:
 
 
 @dataclass
+class Trial:
+    """Runs statements in a schema of a server of the other family first: a merge can have only those that both take."""
+
+    server: Database
+    _before: dict[str, str] = field(default_factory=dict[str, str])
+
+    def takes(self, drawn: Drawn) -> bool:
+        with closing(self.server.connect("trial")) as connection, connection.cursor() as cursor:
+            self._before = self._tables(cursor)
+            try:
+                for each in drawn.settings:
+                    # The other settings are those of one family.
+                    with suppress(*(() if "sql_mode" in each else (pymysql.MySQLError,))):
+                        cursor.execute(each)
+                cursor.execute(re.sub(rf"\b{SCHEMA}\b", "trial", drawn.text))
+            except pymysql.MySQLError:
+                return False
+        return True
+
+    def undo(self) -> None:
+        """Let the tables be as they were before the statement."""
+        with closing(self.server.connect("trial")) as connection, connection.cursor() as cursor:
+            now = self._tables(cursor)
+            cursor.execute("SET foreign_key_checks = 0")
+            for name in {name for name, text in now.items() if self._before.get(name) != text}:
+                cursor.execute(f"DROP TABLE {quoted(name)}")
+            for text in (text for name, text in self._before.items() if now.get(name) != text):
+                cursor.execute(text)
+
+    @staticmethod
+    def _tables(cursor: pymysql.cursors.Cursor) -> dict[str, str]:
+        cursor.execute("SET sql_mode = 'ALLOW_INVALID_DATES'")
+        cursor.execute("SHOW TABLES")
+        found: dict[str, str] = {}
+        for (name,) in cursor.fetchall():
+            cursor.execute(f"SHOW CREATE TABLE {quoted(str(name))}")
+            found[str(name)] = str(cursor.fetchall()[0][1])
+        return found
+
+
+@dataclass
 class Writer:
     """Draws statements, and keeps those that the source takes."""
 
     source: Database
     drawer: Drawer
+    trial: Trial | None = None
+    """If the target is of the other family."""
     ran: list[Ran] = field(default_factory=list[Ran])
     _number: int = 0
 
@@ -83,8 +126,13 @@ class Writer:
                 self._try(self.drawer.statement(), cursor)
 
     def _try(self, drawn: Drawn, watcher: pymysql.cursors.Cursor) -> None:
+        if self.trial is not None and not self.trial.takes(drawn):
+            self.trial.undo()
+            return
         place = self.run_one(drawn, watcher)
         if place is None:
+            if self.trial is not None:
+                self.trial.undo()
             return
         known, states = self.drawer.columns, dict[str, State | None]()
         tables = self._tables(watcher)
@@ -93,7 +141,7 @@ class Writer:
             known.pop(table, None)
             if table in tables:
                 self.fill(table, watcher, self.drawer.draw.choice((0, 1, 1, 2)))
-                states[table] = state_of(watcher, SCHEMA, table)
+                states[table] = self.state(watcher, table)
             else:
                 states[table] = None
         self.ran.append(Ran(place, drawn, states))
@@ -111,6 +159,9 @@ class Writer:
                 # MariaDB logs a CREATE OR REPLACE that has failed after it has dropped the table.
                 return None if self._end(watcher) == place else place
         return place
+
+    def state(self, watcher: pymysql.cursors.Cursor, table: str) -> State | None:
+        return state_of(watcher, SCHEMA, table, across=self.trial is not None)
 
     def fill(self, table: str, watcher: pymysql.cursors.Cursor, rows: int) -> None:
         """Learn the table's columns, and insert rows."""
@@ -184,7 +235,9 @@ class ShardWriter(Writer):
         """The states of both shard tables, by their target."""
         with closing(self.source.connect()) as watcher, watcher.cursor() as cursor:
             return {
-                name: tuple(state_of(cursor, SCHEMA, shard, ("id",)) for shard in _names(name))  # pyright: ignore
+                name: tuple(  # pyright: ignore
+                    state_of(cursor, SCHEMA, shard, ("id",), across=self.trial is not None) for shard in _names(name)
+                )
                 for name in self.drawer.tables
                 if name in self.drawer.columns and name not in self.broken
             }
@@ -231,7 +284,10 @@ def test_random_statements_in_random_sessions(
         monkeypatch.setattr(failpoints, "hit", _slowed)
     with LaneRig(source, target, tmp_path, batch.config()) as rig:
         # The default of a schema is known from the statement that has set it.
-        source.execute(f"ALTER DATABASE {SCHEMA} CHARACTER SET {draw.choice(('utf8mb4', 'latin1', 'cp1251'))}")
+        charset = draw.choice(("utf8mb4", "latin1", "cp1251"))
+        source.execute(f"ALTER DATABASE {SCHEMA} CHARACTER SET {charset}")
+        if batch.writer.trial is not None:
+            target.execute(f"CREATE DATABASE trial CHARACTER SET {charset}")
         outcome = batch.run(rig)
     found = batch.compared(outcome)
     pair = request.node.callspec.params["servers"]
@@ -264,11 +320,12 @@ class Batch:
     writer: Writer = field(init=False)
 
     def __post_init__(self) -> None:
+        trial = Trial(self.target) if self.source.flavor != self.target.flavor else None
         if self.mode in _OF_SHARDS:
             drawer = Drawer(self.draw, self.source.flavor, SCHEMA, ("zq0_m", "zq1_m", "zq2_m"), of_shards=True)
-            self.writer = ShardWriter(self.source, drawer)
+            self.writer = ShardWriter(self.source, drawer, trial)
         else:
-            self.writer = Writer(self.source, Drawer(self.draw, self.source.flavor, SCHEMA))
+            self.writer = Writer(self.source, Drawer(self.draw, self.source.flavor, SCHEMA), trial)
 
     def config(self) -> config_pb2.SubTaskConfig:
         config = subtask_config(self.target, threads=2, chunk_rows=25)
@@ -298,7 +355,7 @@ class Batch:
                 cursor.execute("SET sql_mode = 'STRICT_ALL_TABLES,ALLOW_INVALID_DATES'")
                 for name in tuple(self.writer.drawer.columns):
                     self.writer.fill(name, cursor, 80)
-                states = {name: state_of(cursor, SCHEMA, name) for name in self.writer.drawer.columns}
+                states = {name: self.writer.state(cursor, name) for name in self.writer.drawer.columns}
             self.writer.ran = [Ran(("", 0), Drawn("", "before"), states)]
             run = rig.begin(rig.config)
             self.writer.run(12)
@@ -328,7 +385,7 @@ class Batch:
             return run.ended or (reached and joined and not self._parked(rig))
 
         try:
-            until(applied, "everything is applied", 60)
+            until(applied, "everything is applied", 60 if self.mode in _OF_SHARDS else 300, every=0.25)
         except AssertionError:
             if not (parked := self._parked(rig)):
                 raise
@@ -365,7 +422,9 @@ class Batch:
         with closing(self.target.connect()) as connection, connection.cursor() as cursor:
             for name in sorted(states.keys() - unknown):
                 found.tables += 1
-                if lines := differences(states[name], state_of(cursor, SCHEMA, name)):
+                if lines := differences(
+                    states[name], state_of(cursor, SCHEMA, name, across=self.writer.trial is not None)
+                ):
                     names = {name}
                     for each in reversed(ran):
                         names |= each.states.keys() if names & each.states.keys() else set()
@@ -381,7 +440,8 @@ class Batch:
                 found.tables += 1
                 definition = tuple(line for line in one if not line.startswith("("))
                 rows = sorted(line for line in (*one, *other) if line.startswith("("))
-                lines = differences((*definition, *rows), state_of(cursor, SCHEMA, name, ("id",)))
+                merged = state_of(cursor, SCHEMA, name, ("id",), across=writer.trial is not None)
+                lines = differences((*definition, *rows), merged)
                 lines += [f"shards: {line}" for line in other if not line.startswith("(") and line not in one]
                 if lines:
                     own = [f"  ran: {each}" for each in writer.ran if name in each.states]
