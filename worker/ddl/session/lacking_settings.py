@@ -7,7 +7,8 @@ import re
 from collections.abc import Sequence
 
 from shardmerge.proto.sql_lexer import NO_BACKSLASH_ESCAPES, Kind, Token, tokens
-from shardmerge.worker.binlog.rows.charsets import is_utf8
+from shardmerge.worker.binlog.rows.characters.character_set import character_set
+from shardmerge.worker.binlog.rows.charsets import charset_of_id, is_utf8
 from shardmerge.worker.core.mysql.target_dialect import TargetDialect
 from shardmerge.worker.ddl.sql.statement import AlterTable, CreateTable, Ddl
 from shardmerge.worker.ddl.sql.token_reader import keywords
@@ -40,6 +41,12 @@ def lacking_setting(statement: Statement, ddl: Ddl, queried: LoggedQuery, target
         and _OF_SERVER.match(statement.text)
     ):
         return "sql_mode=NO_BACKSLASH_ESCAPES, which the source ignores in a CREATE TABLE that it writes"
+    connection = charset_of_id(variables.connection) if variables.connection is not None else "utf8mb4"
+    if _OF_SERVER.match(statement.text) and (literal := _not_in(connection, found)):
+        return (
+            f"collation_connection of {connection or 'an unknown character set'}, which lacks characters of {literal}: "
+            "it has them in a CREATE TABLE that the source writes, and not in one of a client"
+        )
     if queried.is_mariadb and mode & _OMITTING and _OF_SERVER.match(statement.text):
         return f"its sql_mode ({mode:#x}), under which the source omits collations from a CREATE TABLE that it writes"
     if queried.is_mariadb and not target.is_mariadb:
@@ -74,10 +81,25 @@ def _of_client_bytes(found: Sequence[Token], client: str) -> str:
     return ""
 
 
+def _not_in(charset: str, found: Sequence[Token]) -> str:
+    """A literal with characters that the character set lacks, "" for none. Comments and literals with an introducer are
+    not converted to that of the connection."""
+    if is_utf8(charset):
+        return ""
+    known = character_set(charset)
+    for before, token in itertools.pairwise((Token(Kind.SYMBOL, "", 0, 0), *found)):
+        converted = not before.is_word("COMMENT") and not (before.kind is Kind.WORD and before.text.startswith("_"))
+        if token.kind is not Kind.STRING or not converted or token.text.isascii():
+            continue
+        if known is None or known.encoded(token.text) is None:
+            return token.text
+    return ""
+
+
 _OMITTING = sum(1 << bit for bit in (8, ORACLE, 10, 11, MAXDB, 14, 16, 17))
 """POSTGRESQL, ORACLE, MSSQL, DB2, MAXDB, NO_TABLE_OPTIONS, MYSQL323, MYSQL40 (show_create_table() in MariaDB's
 sql/sql_show.cc)."""
 _OF_SERVER = re.compile(r"CREATE TABLE .* \(\n  ")
-"""How MariaDB logs CREATE TABLE … SELECT and CREATE TABLE … LIKE a temporary table."""
+"""How servers log CREATE TABLE … SELECT and CREATE TABLE … LIKE a temporary table."""
 _ORACLE_SINCE = (10, 3, 0)
 """The first MariaDB in which sql_mode=ORACLE changes what a statement means."""
