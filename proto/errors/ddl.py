@@ -366,8 +366,8 @@ STRUCTURE_DIFFERS = _define(
     50072,
     "ddl-structure-differs",
     scope=Scope.SOURCE,
-    message="source {source}, task {task}: the statement at {position} has another effect on {table} at the source than "
-    "the same one would have at the target: {there} at the source, {here} here: {statement}",
+    message="source {source}, task {task}: the statement at {position} has another effect on {table} at the source "
+    "than the same one would have at the target: {there} at the source, {here} here: {statement}",
     workaround="The task has stopped right before the statement. "
     f"{_REPLACE[0].upper()}{_REPLACE[1:]}: one that writes out what SHOW CREATE TABLE prints at the source. The "
     "structure of its rows is read from the source then.",
