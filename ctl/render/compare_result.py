@@ -73,7 +73,9 @@ def judge_multisets(tables: Sequence[pb.ComparedTable]) -> None:
     """Set the counts, ``remark`` and ``not_compared`` of the tables with sums, which have the results of all sources.
 
     The sums of every source are of one state of its shard tables and of the target. If all of them saw the same target,
-    its rows are those of all shard tables together. Only the numbers of rows show how many rows are missing or extra.
+    its rows are those of all shard tables together. Sources of MariaDB and MySQL may read values in other forms (JSON):
+    if the same rows of the target have the same sums in each form, the forms give the same checksums. Only the numbers
+    of rows show how many rows are missing or extra.
     """
     by_target: dict[str, list[pb.ComparedTable]] = {}
     for table in tables:
@@ -91,10 +93,14 @@ def _judge_group(group: Sequence[pb.ComparedTable]) -> None:
         why = f"it has no key: {compared} of the target's {wanted} shard tables were read, and all are needed"
     elif any(item.source.without_checksum or item.target.without_checksum for item in sums):
         why = "it has no key, and a row is too long for a checksum"
-    elif len({item.form for item in sums}) > 1:
-        why = "it has no key, and its columns differ between the sources"
     elif any(item.target != sums[0].target for item in sums):
-        why = "it has no key, and the target changed between the reads of two sources"
+        differ = len({item.form for item in sums}) > 1
+        reason = (
+            "its columns differ between the sources"
+            if differ
+            else "the target changed between the reads of two sources"
+        )
+        why = f"it has no key, and {reason}"
     for table in group:
         table.not_compared = why
     if not why:

@@ -97,12 +97,16 @@ class TargetWidener:
 
 def _as_in_table(columns: tuple[ColumnDefinition, ...], own: TableDefinition) -> tuple[ColumnDefinition, ...]:
     """The target's columns with the table's types, where the target's hold all their values: the table is new to the
-    target, so that it has narrowed nothing."""
+    target, so that it has narrowed nothing. AUTO_INCREMENT is the target's alone: the tracker has printed ``own``
+    without it."""
 
     def typed(column: ColumnDefinition) -> ColumnDefinition:
         now = own.column(column.key)
-        if now is None or common_type((column.type, now.type)) != column.type:
+        if now is None:
             return column
-        return replace(column, type=now.type)
+        unnumbered = tuple(each for each in column.rest if not each.upper().startswith("AUTO_INCREMENT"))
+        if unnumbered == now.rest:
+            column = replace(column, rest=now.rest)
+        return replace(column, type=now.type) if common_type((column.type, now.type)) == column.type else column
 
     return tuple(map(typed, columns))
