@@ -397,7 +397,7 @@ def _prepare_target(session: Session) -> None:
 
 def _explicit_timestamps(session: Session) -> None:
     """Otherwise a CREATE TABLE gives a TIMESTAMP that is NOT NULL and has no default those of the current time."""
-    if text_of(rows(session, "SELECT @@SESSION.explicit_defaults_for_timestamp")[0][0]) == "1":
+    if text_of(rows(session, "SELECT @@explicit_defaults_for_timestamp")[0][0]) == "1":
         return
     try:
         execute(session, "SET SESSION explicit_defaults_for_timestamp = 1")
