@@ -59,8 +59,8 @@ GRID_PARTS = 60
 GRID_PART = os.environ.get("SHARDMERGE_GRID_PART", "")
 """The part of the grid that belongs to this run, a number below :data:`GRID_PARTS`; "": none."""
 _OF_GRID = frozenset({"grid", "long"})
-_OF_OWN_COMMAND = frozenset({"tidb", "clusters"})
-"""These need servers that only their own commands of tests/run.sh build."""
+_OF_OWN_COMMAND = frozenset({"tidb", "clusters", "versions"})
+"""These need servers that only their own commands of tests/run.sh build or fetch."""
 _TURNS = 8
 """A default run has one of so many combinations of the parameters of an integration test, and of so many tests with the
 marker ``turns``."""

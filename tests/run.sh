@@ -342,6 +342,7 @@ fi
 
 if [ "$PART" = versions ]; then
     step "versions" tests versions "$@"
+    step "statements by key" tests integration tests/integration/test_key_statements.py -m versions
 fi
 
 if [ "$PART" = grid ]; then

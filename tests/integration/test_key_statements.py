@@ -130,11 +130,14 @@ SHAPES = {
 """Keys of a table with the columns k, of the tested type, id and few."""
 
 
-_OTHERS = sorted({*NAMES} - {"mariadb-10.11", "mysql-9.7"})
+_OTHERS = [
+    pytest.param(name, marks=[pytest.mark.grid, pytest.mark.versions])
+    for name in sorted({*NAMES} - {"mariadb-10.11", "mysql-9.7"})
+]
 """Versions that :data:`KINDS` has not."""
 
 
-@pytest.fixture(scope="module", params=[*KINDS, *(pytest.param(name, marks=pytest.mark.grid) for name in _OTHERS)])
+@pytest.fixture(scope="module", params=[*KINDS, *_OTHERS])
 def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Database]:
     name, folder = str(request.param), tmp_path_factory.mktemp("keys") / "server"
     made = KINDS[name](folder, 1) if name in KINDS else server_of(name, folder, 1)
