@@ -241,7 +241,8 @@ class Demo:
             print("  ", *self.dmctl(*arguments))
         token = " ".join(self.dmctl("encrypt", "--metrics-token"))
         for daemon in self.cluster.daemons:
-            print(f'   curl -H "Authorization: Bearer $({token})" http://{daemon.http}/metrics   # {daemon.name}')
+            header = f"{{ printf 'Authorization: Bearer '; {token}; }}"  # not on a command line
+            print(f"   {header} | curl -H @- http://{daemon.http}/metrics   # {daemon.name}")
         for address in self.spark_uis():
             print(f"   Spark UI        {address}")
         for server in (*(source.server for source in self.sources), self.target):
