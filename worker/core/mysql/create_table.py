@@ -274,8 +274,8 @@ def column_item(statement: str, name: str, *, numbered: bool) -> str:
 
 
 def retyped_item(statement: str, name: str, type_text: str, other: str) -> str:
-    """The definition of a text column, with its name and the type ``other`` instead of ``type_text``, its character set
-    and its collation; "" when it has another type. Raises :class:`UnreadableCreateTable`."""
+    """The definition of a column, with its name and the type ``other`` instead of ``type_text``, its character set and
+    its collation; "" when it has another type. Raises :class:`UnreadableCreateTable`."""
     item = column_item(statement, name, numbered=False)
     own = _IDENTIFIER.match(item)
     if own is None or not item.startswith(f" {type_text}", own.end()):

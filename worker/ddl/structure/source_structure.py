@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from shardmerge.proto.errors import ShardmergeError
 from shardmerge.proto.log import get_logger
 from shardmerge.worker.core.mysql.connection import ServerInfo, current_position, server_info
-from shardmerge.worker.core.mysql.create_table import UnreadableCreateTable, column_item
+from shardmerge.worker.core.mysql.create_table import UnreadableCreateTable, retyped_item
 from shardmerge.worker.core.mysql.information_schema import read_table
 from shardmerge.worker.core.mysql.show_create import read_shard_statements
 from shardmerge.worker.core.mysql.target_dialect import ServerKind, TargetDialect
@@ -106,10 +106,15 @@ def difference(computed: Tracked, present: Tracked, *, like_target: bool) -> tup
         if _shape(mine, with_collation=like_target) != _shape(other, with_collation=like_target):
             return _described(mine), _described(other)
         if like_target:
-            items = [column_item(each.creation.text, mine.name, numbered=False) for each in (computed, present)]
+            items = [_item(*each) for each in ((computed, mine), (present, other))]
             if items[0] != items[1]:
                 return items[0], items[1]
     return None
+
+
+def _item(tracked: Tracked, column: Column) -> str:
+    """The column's definition without its collation, which MySQL prints or leaves out for equal columns."""
+    return retyped_item(tracked.creation.text, column.name, column.type_text, column.type_text)
 
 
 def _shape(column: Column, *, with_collation: bool) -> Column:

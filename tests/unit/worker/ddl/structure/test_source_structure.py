@@ -82,3 +82,8 @@ def test_a_column_that_waits_for_a_lock_keeps_its_type_here() -> None:
     waiting = replace(ID, written_as="varchar(20)")
     present = tracked(replace(ID, kind=ValueKind.STRING, type_text="varchar(20)"), TEXT, LABEL)
     assert difference(tracked(waiting, TEXT, LABEL), present, like_target=False) is None
+
+
+def test_a_default_collation_that_one_server_prints_is_no_difference() -> None:
+    printed = CREATE.replace("varchar(9)", "varchar(9) CHARACTER SET utf8mb4 COLLATE utf8mb4_general_ci")
+    assert difference(COMPUTED, tracked(ID, TEXT, LABEL, text=printed), like_target=True) is None
