@@ -18,6 +18,7 @@ from shardmerge.proto.files.durable_file import private_text
 from tests.support import identity
 from tests.support.loan import LentProcess
 from tests.support.ports import free_port
+from tests.support.sessions import of_sessions
 from tests.support.task_runners import FORK_SERVER
 from tests.support.wait import until
 
@@ -233,14 +234,7 @@ class Daemon:
 
         The session outlives the daemon, so that orphans are found too.
         """
-        found: list[psutil.Process] = []
-        for process in psutil.process_iter():
-            try:
-                if os.getsid(process.pid) == self.pid and process.status() != psutil.STATUS_ZOMBIE:
-                    found.append(process)
-            except (ProcessLookupError, PermissionError, psutil.Error):
-                continue
-        return found
+        return of_sessions({self.pid})
 
     def jvm_pid(self) -> int:
         """Return the process id of the JVM of the Spark driver (in local mode also of the executor); without Spark that

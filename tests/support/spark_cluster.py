@@ -15,6 +15,7 @@ import pyspark
 
 from shardmerge.proto.files.durable_file import private_folder, private_text
 from tests.support.ports import free_port
+from tests.support.sessions import of_sessions
 from tests.support.wait import until
 
 SECRET = "the-secret-of-the-spark-cluster"
@@ -57,7 +58,7 @@ class SparkNode:
 
     def session(self) -> list[psutil.Process]:
         """Return the living processes of all of its starts: itself, its executors and their Python processes."""
-        return _session(self.sessions)
+        return of_sessions(self.sessions)
 
     def freeze(self) -> None:
         """SIGSTOP of the worker, its executors and their Python processes: as if the machine had hung."""
@@ -247,17 +248,6 @@ def kill(process: psutil.Process) -> None:
 def _signal(process: psutil.Process, number: signal.Signals) -> None:
     with suppress(psutil.Error):
         process.send_signal(number)
-
-
-def _session(leaders: set[int]) -> list[psutil.Process]:
-    found: list[psutil.Process] = []
-    for process in psutil.process_iter():
-        try:
-            if os.getsid(process.pid) in leaders and process.status() != psutil.STATUS_ZOMBIE:
-                found.append(process)
-        except (ProcessLookupError, PermissionError, psutil.Error):
-            continue
-    return found
 
 
 def _says(process: psutil.Process, text: str) -> bool:

@@ -21,6 +21,7 @@ import pyspark
 from tests.support.daemon import ROOT
 from tests.support.ports import free_port
 from tests.support.server import Server
+from tests.support.sessions import processes
 from tests.support.wait import until
 
 _SERVER = "org.apache.hadoop.yarn.server"
@@ -151,7 +152,7 @@ class Yarn:
 
     def _containers(self, word: str) -> list[psutil.Process]:
         found: list[psutil.Process] = []
-        for process in psutil.process_iter():
+        for process in processes():
             try:
                 is_ours = str(self._directory) in process.environ().get("PWD", "") + process.cwd()
                 if is_ours and process.name() != "bash" and word in " ".join(process.cmdline()):
