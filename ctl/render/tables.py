@@ -151,6 +151,11 @@ def _pause_limits(limits: Sequence[worker_pb2.PauseLimit]) -> Iterator[Renderabl
 
 
 def _by_source(answer: Answer, parts: Sequence[pb.SourceResult | pb.SourceUpdate]) -> RenderableType:
+    return Group(_done(parts), *problems(answer)) if parts else Group(*problems(answer))
+
+
+def _done(parts: Sequence[pb.SourceResult | pb.SourceUpdate]) -> RenderableType:
+    """What was done for each source."""
     made = look.table("source", "worker", "result", "message")
     for part in parts:
         text = f"[{part.error.code} {part.error.name}]" if part.HasField("error") else part.msg
@@ -160,7 +165,7 @@ def _by_source(answer: Answer, parts: Sequence[pb.SourceResult | pb.SourceUpdate
             look.outcome(result=part.result),
             look.cell(text),
         )
-    return Group(made, *problems(answer)) if parts else Group(*problems(answer))
+    return made
 
 
 def handle_binlog(answer: pb.HandleBinlogResponse) -> RenderableType:
@@ -358,16 +363,7 @@ def _short_warning(found: pb.TaskWarning) -> str:
 
 def held(answer: pb.QuarantineResponse) -> RenderableType:
     """Per source what was done; then the keys that are held."""
-    done = look.table("source", "worker", "result", "message")
-    for part in answer.sources:
-        text = f"[{part.error.code} {part.error.name}]" if part.HasField("error") else part.msg
-        done.add_row(
-            look.cell(part.source, "bold"),
-            look.cell(part.worker or "–"),
-            look.outcome(result=part.result),
-            look.cell(text),
-        )
-    parts: list[RenderableType] = [done]
+    parts = [_done(answer.sources)]
     if answer.keys:
         parts.append(_held_keys(answer))
     more = answer.total_keys - len(answer.keys)

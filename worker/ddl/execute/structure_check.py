@@ -12,7 +12,7 @@ from shardmerge.proto import errors
 from shardmerge.proto.errors import ShardmergeError
 from shardmerge.worker.core.mysql.create_table import UnreadableCreateTable, column_item, index_parts, masked_quotes
 from shardmerge.worker.core.mysql.information_schema import read_table
-from shardmerge.worker.core.mysql.show_create import CreateStatement, read_shard_statements
+from shardmerge.worker.core.mysql.show_create import CreateStatement
 from shardmerge.worker.core.table_plan import TablePlan, TargetTable
 from shardmerge.worker.ddl.decide.actions import Create
 from shardmerge.worker.ddl.execute.statement_context import StatementContext
@@ -31,7 +31,7 @@ from shardmerge.worker.ddl.sql.target_statement import (
 )
 from shardmerge.worker.ddl.sql.transform_conflicts import transform_conflict
 from shardmerge.worker.ddl.structure.schema_tracker import SchemaTracker, Tracked
-from shardmerge.worker.ddl.structure.source_structure import SourceStructures
+from shardmerge.worker.ddl.structure.source_structure import SourceStructures, present_table
 from shardmerge.worker.ddl.structure.structure_after import StructureMemo, refusal_of, runner, structure_after
 from shardmerge.worker.relay.model import Statement
 from shardmerge.worker.rules.table_scope import TableName
@@ -235,11 +235,11 @@ class StatementStructures:
     def _present(self, name: TableName, why: str) -> Tracked:
         """The table as the source has it now. ``why``: the reason to look there."""
         with self.context.at_source() as session:
-            table = read_table(session, *name, source=self.context.who[2])
-            if table is None:
+            found = present_table(session, name, self.context.who[2])
+            if found is None:
                 reason = f"{why}, and the new table is gone from the source"
                 raise self.context.refusal(errors.ddl.STRUCTURE_REFUSES, table=".".join(name), reason=reason, errno=0)
-            return Tracked(table.structure, *read_shard_statements(session, [name]))
+            return found
 
     def _refused(self, table: str, reason: object, errno: int) -> ShardmergeError:
         return self.context.refusal(errors.ddl.STRUCTURE_REFUSES, table=table, reason=reason, errno=errno)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from shardmerge.proto.errors import ShardmergeError
 from shardmerge.proto.log import get_logger
-from shardmerge.worker.core.mysql.connection import ServerInfo, current_position, server_info
+from shardmerge.worker.core.mysql.connection import ServerInfo, Session, current_position, server_info
 from shardmerge.worker.core.mysql.create_table import UnreadableCreateTable, retyped_item
 from shardmerge.worker.core.mysql.information_schema import read_table
 from shardmerge.worker.core.mysql.show_create import read_shard_statements
@@ -22,6 +22,7 @@ from shardmerge.worker.core.stop_signal import StopSignal
 from shardmerge.worker.core.table import Column, ValueKind
 from shardmerge.worker.ddl.structure.schema_tracker import Tracked
 from shardmerge.worker.relay.model import Statement
+from shardmerge.worker.rules.table_scope import TableName
 from shardmerge.worker.unit.run_context import RunContext
 
 log = get_logger()
@@ -59,7 +60,7 @@ class SourceStructures:
     def contradiction(
         self, context: RunContext, statement: Statement, tracked: Tracked, target: TargetDialect, stop: StopSignal
     ) -> Contradiction | None:
-        """What contradicts ``tracked``, the table after ``statement``. None: nothing, or nobody knows, because the
+        """What contradicts ``tracked``, the table after ``statement``. None: nothing, or it is not known, because the
         table has been changed since or the source does not answer."""
         key = (tracked.creation.body, tracked.creation.collation)
         until = self._known.get(key)
@@ -70,13 +71,11 @@ class SourceStructures:
         schema, name = tracked.table.schema, tracked.table.name
         try:
             with context.at_source(stop) as session:
-                table = read_table(session, schema, name, source=context.source.source_id)
-                if table is None:
+                present = present_table(session, (schema, name), context.source.source_id)
+                if present is None:
                     return None
-                [creation] = read_shard_statements(session, [(schema, name)])
                 info = server_info(session)
                 end = current_position(session, info, gtid=True)
-            present = Tracked(table.structure, creation)
             found = difference(tracked, present, like_target=_is_like(info, target))
             head = None if found is None else context.relay.locate(end, _LOCATE_SECONDS, stop, down=True)
             if found is not None and head is not None and not _is_changed(context, statement, name, head):
@@ -89,6 +88,13 @@ class SourceStructures:
             self._known.clear()
         self._known[key] = head
         return None
+
+
+def present_table(session: Session, name: TableName, source: str) -> Tracked | None:
+    """The table as the source has it now, None: it has none of this name. Raises as :func:`read_table`, and
+    UnreadableCreateTable."""
+    table = read_table(session, *name, source=source)
+    return None if table is None else Tracked(table.structure, *read_shard_statements(session, [name]))
 
 
 def difference(computed: Tracked, present: Tracked, *, like_target: bool) -> tuple[str, str] | None:
