@@ -271,7 +271,7 @@ def test_an_etcd_without_tls(authority: Authority, tmp_path: Path) -> None:
         daemon.write_config(etcd=[f"http://{plain_etcd.endpoint}"], insecure="true")
         size = len(daemon.log.read_text())
         daemon.start()
-        until(lambda: "revision=" in daemon.log.read_text()[size:], "it leads")
+        until(lambda: b"revision=" in daemon.log.read_bytes()[size:], "it leads")
     finally:
         daemon.stop()
         plain_etcd.stop()
@@ -294,7 +294,7 @@ def test_an_etcd_with_tls(authority: Authority, tmp_path: Path) -> None:
         daemon.write_config(**keys_of_etcd(apart.issue("client", "master")))
         size = len(daemon.log.read_text())
         daemon.start()
-        until(lambda: "revision=" in daemon.log.read_text()[size:], "it leads")
+        until(lambda: b"revision=" in daemon.log.read_bytes()[size:], "it leads")
     finally:
         daemon.stop()
         etcd.stop()
