@@ -6,27 +6,8 @@ import contextlib
 import threading
 import uuid
 
-from shardmerge.master.commands.cluster.configs import ConfigCommand
-from shardmerge.master.commands.cluster.diagnostics import DiagnosticsCommand
-from shardmerge.master.commands.cluster.leadership import LeaderCommand
-from shardmerge.master.commands.cluster.members import MembersCommand
-from shardmerge.master.commands.source.operate import SourceCommands
-from shardmerge.master.commands.source.relay import RelayCommands
-from shardmerge.master.commands.source.transfer import TransferCommand
 from shardmerge.master.commands.task import compare
-from shardmerge.master.commands.task.binlog import BinlogCommand
-from shardmerge.master.commands.task.binlog_schema import SchemaCommand
 from shardmerge.master.commands.task.compare import CompareService
-from shardmerge.master.commands.task.ddl_locks import DdlLockCommands
-from shardmerge.master.commands.task.ddl_preview import PreviewCommand
-from shardmerge.master.commands.task.history import HistoryCommand
-from shardmerge.master.commands.task.operate import TaskCommands
-from shardmerge.master.commands.task.quarantine import QuarantineCommand
-from shardmerge.master.commands.task.rename_target import RenameCommand
-from shardmerge.master.commands.task.rules import RulesCommand
-from shardmerge.master.commands.task.status import StatusCommand
-from shardmerge.master.commands.task.update import UpdateCommand
-from shardmerge.master.commands.task.why import WhyCommand
 from shardmerge.master.leader.counts import LeaderCounts
 from shardmerge.master.leader.ddl_lock_loop import DdlLockLoop
 from shardmerge.master.leader.election import Election
@@ -34,7 +15,7 @@ from shardmerge.master.leader.loop import LeaderLoop
 from shardmerge.master.leader.scheduler import Scheduler
 from shardmerge.master.metrics.probes import MasterProbes
 from shardmerge.master.secret_key_check import KeyCheck
-from shardmerge.master.service import SERVICE, Service
+from shardmerge.master.service import SERVICE, handlers
 from shardmerge.master.settings import Settings
 from shardmerge.master.store import Store
 from shardmerge.master.stored_secrets import Sealing
@@ -42,23 +23,21 @@ from shardmerge.master.task_history.command_log import CommandLog
 from shardmerge.master.task_history.keeper import HistoryKeeper
 from shardmerge.master.watch import MasterWatch
 from shardmerge.master.workers.client import Workers
-from shardmerge.master.workers.wait import Waiter
 from shardmerge.proto import errors, secret
 from shardmerge.proto.compare_pb2_grpc import add_CompareServicer_to_server
 from shardmerge.proto.diagnostics.self_report import SelfReport
 from shardmerge.proto.errors import ShardmergeError
 from shardmerge.proto.etcd import Etcd
-from shardmerge.proto.files.local_socket import SCHEME, LocalSocket
+from shardmerge.proto.files.local_socket import LocalSocket
 from shardmerge.proto.http.loops import LoopAges
 from shardmerge.proto.http.server import HttpEndpoint, started_endpoint
 from shardmerge.proto.log import get_logger
-from shardmerge.proto.master_pb2_grpc import add_MasterServicer_to_server
 from shardmerge.proto.process.periodic import repeat
 from shardmerge.proto.rpc.admission import RunningCalls
 from shardmerge.proto.rpc.call_counts import CallCounts
 from shardmerge.proto.rpc.caller_proof import CallerCheck
 from shardmerge.proto.rpc.limits import MASTER
-from shardmerge.proto.rpc.server import Serving, listen, listen_locally, make_server
+from shardmerge.proto.rpc.server import Serving, add_service, listen, listen_locally, make_server
 from shardmerge.proto.task_history.recorder import Recorder
 from shardmerge.proto.tls.process import of_process
 
@@ -120,35 +99,8 @@ class Master:
         self._self_report = SelfReport(settings.name, self._probes.probes(), calls)
         self._serving = Serving()
         self._commands = CommandLog(self._history, self._store)
-        waiter = Waiter(self._store.read, self._workers, settings.rpc_timeout, self._ending)
-        binlog = BinlogCommand(self._store, self._workers)
-        locks = DdlLockCommands(self._store, binlog)
-        updates = UpdateCommand(self._store, self._workers, waiter, settings.rpc_timeout)
-        service = Service(
-            self._store,
-            SourceCommands(self._store, self._workers, waiter, settings.rpc_timeout),
-            TaskCommands(self._store, self._workers, waiter, settings.rpc_timeout),
-            updates,
-            RenameCommand(updates, self._store, self._workers, waiter),
-            StatusCommand(self._store, self._workers),
-            RelayCommands(self._store, self._workers, waiter),
-            locks,
-            binlog,
-            PreviewCommand(self._store, self._workers, settings.rpc_timeout),
-            SchemaCommand(self._store, self._workers, settings.rpc_timeout),
-            QuarantineCommand(self._store, self._workers),
-            RulesCommand(self._store, self._workers, settings.rpc_timeout),
-            ConfigCommand(self._store, f"{SCHEME}{settings.socket}" if settings.socket else ""),
-            TransferCommand(self._store, self._workers, waiter, settings.rpc_timeout),
-            LeaderCommand(settings.name, self._store, self._election),
-            DiagnosticsCommand(settings.name, self._self_report, self._store, self._workers, self._etcd),
-            HistoryCommand(self._etcd, self._store),
-            self._commands,
-            MembersCommand(settings.name, self._store, self._watch),
-            WhyCommand(self._store, self._workers, locks),
-        )
         self._server = make_server(
-            (SERVICE, compare.SERVICE),
+            (SERVICE.full_name, compare.SERVICE),
             f"dm-master {settings.name}",
             MASTER,
             reflect=settings.reflection,
@@ -157,7 +109,21 @@ class Master:
             counts=counted,
             callers=None if settings.key_file is None else CallerCheck(secret.call_keys, f"dm-master {settings.name}"),
         )
-        add_MasterServicer_to_server(service, self._server)
+        add_service(
+            self._server,
+            SERVICE,
+            handlers(
+                settings,
+                self._etcd,
+                self._store,
+                self._election,
+                self._workers,
+                self._watch,
+                self._self_report,
+                self._commands,
+                self._ending,
+            ),
+        )
         add_CompareServicer_to_server(CompareService(self._store, self._ending), self._server)
 
     def start(self) -> Master:

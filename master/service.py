@@ -1,8 +1,10 @@
-"""The gRPC service of a master: hands every request to the command that answers it."""
+"""The methods of a master: which command answers which request."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable
+from typing import Any
 
 import grpc
 
@@ -25,156 +27,99 @@ from shardmerge.master.commands.task.rules import RulesCommand
 from shardmerge.master.commands.task.status import StatusCommand
 from shardmerge.master.commands.task.update import UpdateCommand
 from shardmerge.master.commands.task.why import WhyCommand
+from shardmerge.master.leader.election import Election
+from shardmerge.master.settings import Settings
 from shardmerge.master.store import Store
 from shardmerge.master.task_history.command_log import CommandLog
+from shardmerge.master.watch import MasterWatch
+from shardmerge.master.workers.client import Workers
+from shardmerge.master.workers.wait import Waiter
 from shardmerge.proto import diagnostics_pb2
 from shardmerge.proto import master_pb2 as pb
-from shardmerge.proto.master_pb2_grpc import MasterServicer
+from shardmerge.proto.diagnostics.self_report import SelfReport
+from shardmerge.proto.etcd import Etcd
+from shardmerge.proto.files.local_socket import SCHEME
 from shardmerge.proto.rpc.caller import is_private
+from shardmerge.proto.rpc.server import Handler
 
-SERVICE = "shardmerge.v1.Master"
+SERVICE = pb.DESCRIPTOR.services_by_name["Master"]
 
 
-class Service(MasterServicer):
-    """Every master answers queries; only the leader takes decisions (others answer NOT_LEADER)."""
+def handlers(
+    settings: Settings,
+    etcd: Etcd,
+    store: Store,
+    election: Election,
+    workers: Workers,
+    watch: MasterWatch,
+    report: SelfReport,
+    log: CommandLog,
+    ending: threading.Event,
+) -> dict[str, Handler]:
+    """The handlers of :data:`SERVICE`. Every master answers queries; only the leader takes decisions (others answer
+    NOT_LEADER). ``log``: reports the commands that change something. ``ending``: ends the waits of commands."""
+    seconds = settings.rpc_timeout
+    waiter = Waiter(store.read, workers, seconds, ending)
+    sources = SourceCommands(store, workers, waiter, seconds)
+    tasks = TaskCommands(store, workers, waiter, seconds)
+    relays = RelayCommands(store, workers, waiter)
+    binlog = BinlogCommand(store, workers)
+    locks = DdlLockCommands(store, binlog)
+    rules = RulesCommand(store, workers, seconds)
+    configs = ConfigCommand(store, f"{SCHEME}{settings.socket}" if settings.socket else "")
+    whys = WhyCommand(store, workers, locks)
+    diagnostics = DiagnosticsCommand(settings.name, report, store, workers, etcd)
+    update = UpdateCommand(store, workers, waiter, seconds)
+    rename = RenameCommand(update, store, workers, waiter)
 
-    def __init__(
-        self,
-        store: Store,
-        sources: SourceCommands,
-        tasks: TaskCommands,
-        updates: UpdateCommand,
-        renames: RenameCommand,
-        status: StatusCommand,
-        relays: RelayCommands,
-        locks: DdlLockCommands,
-        binlog_ops: BinlogCommand,
-        previews: PreviewCommand,
-        schemas: SchemaCommand,
-        quarantines: QuarantineCommand,
-        explanations: RulesCommand,
-        configs: ConfigCommand,
-        transfers: TransferCommand,
-        leaders: LeaderCommand,
-        diagnostics: DiagnosticsCommand,
-        history: HistoryCommand,
-        commands: CommandLog,
-        members: MembersCommand,
-        whys: WhyCommand,
-    ) -> None:
-        self._store = store
-        self._sources = sources
-        self._tasks = tasks
-        self._updates = updates
-        self._renames = renames
-        self._status = status
-        self._relays = relays
-        self._locks = locks
-        self._binlog_ops = binlog_ops
-        self._previews = previews
-        self._schemas = schemas
-        self._quarantines = quarantines
-        self._explanations = explanations
-        self._configs = configs
-        self._transfers = transfers
-        self._leaders = leaders
-        self._diagnostics = diagnostics
-        self._history = history
-        self._commands = commands
-        self._members = members
-        self._whys = whys
+    def update_or_rename(request: pb.UpdateTaskRequest) -> pb.UpdateTaskResponse:
+        return rename.rename(request) if request.rename_target else update.update(request)
 
-    def OperateSource(
-        self, request: pb.OperateSourceRequest, context: grpc.ServicerContext
-    ) -> pb.OperateSourceResponse:
-        return self._commands.run(request, context, self._sources.operate)
+    def get_config(request: pb.GetConfigRequest, context: grpc.ServicerContext) -> pb.GetConfigResponse:
+        return configs.get(request, context.peer(), private=is_private(context))
 
-    def TransferSource(
-        self, request: pb.TransferSourceRequest, context: grpc.ServicerContext
-    ) -> pb.TransferSourceResponse:
-        return self._commands.run(request, context, self._transfers.transfer)
+    def own_diagnostics(_: diagnostics_pb2.DiagnosticsRequest) -> diagnostics_pb2.DaemonDiagnostics:
+        return report.report()
 
-    def OperateRelay(self, request: pb.OperateRelayRequest, context: grpc.ServicerContext) -> pb.OperateRelayResponse:
-        return self._commands.run(request, context, self._relays.operate)
+    commands: dict[str, Callable[[Any], Any]] = {
+        "OperateSource": sources.operate,
+        "TransferSource": TransferCommand(store, workers, waiter, seconds).transfer,
+        "OperateRelay": relays.operate,
+        "StartTask": tasks.start,
+        "UpdateTask": update_or_rename,
+        "OperateTask": tasks.operate,
+        "HandleBinlog": binlog.handle,
+        "Quarantine": QuarantineCommand(store, workers).operate,
+        "PurgeRelay": relays.purge,
+        "UnlockDDLLock": locks.unlock,
+        "OperateSchema": SchemaCommand(store, workers, seconds).operate,
+    }
+    queries: dict[str, Callable[[Any], Any]] = {
+        "QueryStatus": StatusCommand(store, workers).query,
+        "CheckTask": tasks.check,
+        "ListMember": MembersCommand(settings.name, store, watch).list,
+        "ShowDDLLocks": locks.show,
+        "OperateLeader": LeaderCommand(settings.name, store, election).operate,
+        "OfflineMember": lambda request: offline(request, store),
+        "ExplainRules": rules.explain,
+        "ShowTargets": rules.show_targets,
+        "PreviewDDL": PreviewCommand(store, workers, seconds).preview,
+        "History": HistoryCommand(etcd, store).query,
+        "Diagnostics": own_diagnostics,
+        "Diagnose": whys.diagnose,
+        "Overview": whys.overview,
+    }
+    return {
+        **{name: _logged(command, log) for name, command in commands.items()},
+        **{name: _answered(query) for name, query in queries.items()},
+        "GetConfig": get_config,
+        "CollectDiagnostics": lambda _, context: diagnostics.collect(context.peer()),
+    }
 
-    def StartTask(self, request: pb.StartTaskRequest, context: grpc.ServicerContext) -> pb.StartTaskResponse:
-        return self._commands.run(request, context, self._tasks.start)
 
-    def UpdateTask(self, request: pb.UpdateTaskRequest, context: grpc.ServicerContext) -> pb.UpdateTaskResponse:
-        update = self._renames.rename if request.rename_target else self._updates.update
-        return self._commands.run(request, context, update)
+def _logged(command: Callable[[Any], Any], log: CommandLog) -> Handler:
+    return lambda request, context: log.run(request, context, command)
 
-    def OperateTask(self, request: pb.OperateTaskRequest, context: grpc.ServicerContext) -> pb.OperateTaskResponse:
-        return self._commands.run(request, context, self._tasks.operate)
 
-    def QueryStatus(self, request: pb.QueryStatusRequest, context: grpc.ServicerContext) -> pb.QueryStatusResponse:
-        return self._status.query(request)
-
-    def CheckTask(self, request: pb.CheckTaskRequest, context: grpc.ServicerContext) -> pb.CheckTaskResponse:
-        return self._tasks.check(request)
-
-    def ListMember(self, request: pb.ListMemberRequest, context: grpc.ServicerContext) -> pb.ListMemberResponse:
-        return self._members.list(request)
-
-    def HandleBinlog(self, request: pb.HandleBinlogRequest, context: grpc.ServicerContext) -> pb.HandleBinlogResponse:
-        return self._commands.run(request, context, self._binlog_ops.handle)
-
-    def Quarantine(self, request: pb.QuarantineRequest, context: grpc.ServicerContext) -> pb.QuarantineResponse:
-        return self._commands.run(request, context, self._quarantines.operate)
-
-    def PurgeRelay(self, request: pb.PurgeRelayRequest, context: grpc.ServicerContext) -> pb.PurgeRelayResponse:
-        return self._commands.run(request, context, self._relays.purge)
-
-    def ShowDDLLocks(self, request: pb.ShowDDLLocksRequest, context: grpc.ServicerContext) -> pb.ShowDDLLocksResponse:
-        return self._locks.show(request)
-
-    def UnlockDDLLock(
-        self, request: pb.UnlockDDLLockRequest, context: grpc.ServicerContext
-    ) -> pb.UnlockDDLLockResponse:
-        return self._commands.run(request, context, self._locks.unlock)
-
-    def OperateLeader(
-        self, request: pb.OperateLeaderRequest, context: grpc.ServicerContext
-    ) -> pb.OperateLeaderResponse:
-        return self._leaders.operate(request)
-
-    def OfflineMember(
-        self, request: pb.OfflineMemberRequest, context: grpc.ServicerContext
-    ) -> pb.OfflineMemberResponse:
-        return offline(request, self._store)
-
-    def GetConfig(self, request: pb.GetConfigRequest, context: grpc.ServicerContext) -> pb.GetConfigResponse:
-        return self._configs.get(request, context.peer(), private=is_private(context))
-
-    def ExplainRules(self, request: pb.ExplainRulesRequest, context: grpc.ServicerContext) -> pb.ExplainRulesResponse:
-        return self._explanations.explain(request)
-
-    def ShowTargets(self, request: pb.ExplainRulesRequest, context: grpc.ServicerContext) -> pb.ShowTargetsResponse:
-        return self._explanations.show_targets(request)
-
-    def PreviewDDL(self, request: pb.PreviewDDLRequest, context: grpc.ServicerContext) -> pb.PreviewDDLResponse:
-        return self._previews.preview(request)
-
-    def OperateSchema(
-        self, request: pb.OperateSchemaRequest, context: grpc.ServicerContext
-    ) -> pb.OperateSchemaResponse:
-        return self._commands.run(request, context, self._schemas.operate)
-
-    def History(self, request: pb.HistoryRequest, context: grpc.ServicerContext) -> pb.HistoryResponse:
-        return self._history.query(request)
-
-    def Diagnostics(
-        self, request: diagnostics_pb2.DiagnosticsRequest, context: grpc.ServicerContext
-    ) -> diagnostics_pb2.DaemonDiagnostics:
-        return self._diagnostics.own.report()
-
-    def CollectDiagnostics(
-        self, request: diagnostics_pb2.DiagnosticsRequest, context: grpc.ServicerContext
-    ) -> Iterator[diagnostics_pb2.DiagnosticsPart]:
-        return self._diagnostics.collect(context.peer())
-
-    def Diagnose(self, request: pb.DiagnoseRequest, context: grpc.ServicerContext) -> pb.DiagnoseResponse:
-        return self._whys.diagnose(request)
-
-    def Overview(self, request: pb.OverviewRequest, context: grpc.ServicerContext) -> pb.OverviewResponse:
-        return self._whys.overview(request)
+def _answered(query: Callable[[Any], Any]) -> Handler:
+    return lambda request, _: query(request)

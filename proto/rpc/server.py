@@ -5,11 +5,13 @@ from __future__ import annotations
 import errno
 import resource
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent import futures
 from typing import Any, cast
 
 import grpc
+from google.protobuf.descriptor import ServiceDescriptor
+from google.protobuf.message_factory import GetMessageClass
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
@@ -88,6 +90,27 @@ def make_server(
         names = (*services, health.SERVICE_NAME, reflection.SERVICE_NAME)
         reflection.enable_server_reflection(names, server)
     return server
+
+
+Handler = Callable[[Any, grpc.ServicerContext], Any]
+"""Makes the answer to a request of its method, or, for a method with a stream of answers, an iterator of them."""
+
+
+def add_service(server: grpc.Server, service: ServiceDescriptor, handlers: Mapping[str, Handler]) -> None:
+    """Let ``handlers``, by name of method, answer the calls of ``service``. Raises ValueError if a method has no
+    handler, or a handler no method."""
+    methods = service.methods_by_name
+    if different := set(methods) ^ set(handlers):
+        raise ValueError(f"{service.full_name}: without a handler or a method: {', '.join(sorted(different))}")
+    made: dict[str, grpc.RpcMethodHandler[Any, Any]] = {}
+    for name, method in methods.items():
+        make = grpc.unary_stream_rpc_method_handler if method.server_streaming else grpc.unary_unary_rpc_method_handler
+        made[name] = make(
+            handlers[name],
+            request_deserializer=GetMessageClass(method.input_type).FromString,
+            response_serializer=GetMessageClass(method.output_type).SerializeToString,
+        )
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service.full_name, made),))
 
 
 def _most_connections() -> int:

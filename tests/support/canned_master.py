@@ -11,10 +11,8 @@ import grpc
 from shardmerge.proto import common_pb2
 from shardmerge.proto import master_pb2 as pb
 from shardmerge.proto.common_pb2 import ErrorDetail
-from shardmerge.proto.diagnostics_pb2 import DiagnosticsRequest
 from shardmerge.proto.errors import ShardmergeError
-from shardmerge.proto.master_pb2_grpc import MasterServicer, add_MasterServicer_to_server
-from shardmerge.proto.rpc.server import listen, make_server
+from shardmerge.proto.rpc.server import Handler, add_service, listen, make_server
 from shardmerge.proto.worker_pb2 import (
     LaneStatus,
     LoadStatus,
@@ -25,19 +23,21 @@ from shardmerge.proto.worker_pb2 import (
     TableProgress,
 )
 
+_MASTER = pb.DESCRIPTOR.services_by_name["Master"]
+
 Answer = Any
 """A response, an error to raise, or a function of the request that returns either."""
 
 
-class CannedMaster(MasterServicer):
+class CannedMaster:
     """Answers each method with its prepared answers in turn, and repeats the last one; records every request."""
 
     def __init__(self) -> None:
         self.requests: list[Any] = []
         self._answers: dict[str, list[Answer]] = {}
         self._lock = threading.Lock()
-        self._server = make_server(["shardmerge.v1.Master"], "canned master")
-        add_MasterServicer_to_server(self, self._server)
+        self._server = make_server([_MASTER.full_name], "canned master")
+        add_service(self._server, _MASTER, {name: self._method(name) for name in _MASTER.methods_by_name})
         self.port = listen(self._server, "127.0.0.1:0")
         self._server.start()
 
@@ -53,6 +53,13 @@ class CannedMaster(MasterServicer):
             self._answers[method] = list(answers)
         return self
 
+    def _method(self, name: str) -> Handler:
+        def answer(request: Any, _: grpc.ServicerContext) -> Any:
+            made = self._next(name, request)
+            return iter(made) if _MASTER.methods_by_name[name].server_streaming else made
+
+        return answer
+
     def _next(self, method: str, request: Any) -> Any:
         with self._lock:
             self.requests.append(request)
@@ -63,84 +70,6 @@ class CannedMaster(MasterServicer):
         if isinstance(answer, ShardmergeError):
             raise answer
         return answer
-
-    def OperateSource(self, request: pb.OperateSourceRequest, context: grpc.ServicerContext) -> Any:
-        return self._next("OperateSource", request)
-
-    def StartTask(self, request: pb.StartTaskRequest, context: grpc.ServicerContext) -> Any:
-        return self._next("StartTask", request)
-
-    def OperateTask(self, request: pb.OperateTaskRequest, context: grpc.ServicerContext) -> Any:
-        return self._next("OperateTask", request)
-
-    def QueryStatus(self, request: pb.QueryStatusRequest, context: grpc.ServicerContext) -> Any:
-        return self._next("QueryStatus", request)
-
-    def CheckTask(self, request: pb.CheckTaskRequest, context: grpc.ServicerContext) -> Any:
-        return self._next("CheckTask", request)
-
-    def HandleBinlog(self, request: pb.HandleBinlogRequest, context: grpc.ServicerContext) -> Any:
-        return self._next("HandleBinlog", request)
-
-    def PurgeRelay(self, request: pb.PurgeRelayRequest, context: grpc.ServicerContext) -> Any:
-        return self._next("PurgeRelay", request)
-
-    def UpdateTask(self, request: pb.UpdateTaskRequest, context: grpc.ServicerContext) -> Any:
-        return self._next("UpdateTask", request)
-
-    def ShowDDLLocks(self, request: pb.ShowDDLLocksRequest, context: grpc.ServicerContext) -> Any:
-        return self._next("ShowDDLLocks", request)
-
-    def UnlockDDLLock(self, request: pb.UnlockDDLLockRequest, context: grpc.ServicerContext) -> Any:
-        return self._next("UnlockDDLLock", request)
-
-    def Quarantine(self, request: pb.QuarantineRequest, context: grpc.ServicerContext) -> Any:
-        return self._next("Quarantine", request)
-
-    def OperateLeader(self, request: pb.OperateLeaderRequest, context: grpc.ServicerContext) -> Any:
-        return self._next("OperateLeader", request)
-
-    def OfflineMember(self, request: pb.OfflineMemberRequest, context: grpc.ServicerContext) -> Any:
-        return self._next("OfflineMember", request)
-
-    def GetConfig(self, request: pb.GetConfigRequest, context: grpc.ServicerContext) -> Any:
-        return self._next("GetConfig", request)
-
-    def ExplainRules(self, request: pb.ExplainRulesRequest, context: grpc.ServicerContext) -> Any:
-        return self._next("ExplainRules", request)
-
-    def ShowTargets(self, request: pb.ExplainRulesRequest, context: grpc.ServicerContext) -> Any:
-        return self._next("ShowTargets", request)
-
-    def PreviewDDL(self, request: pb.PreviewDDLRequest, context: grpc.ServicerContext) -> Any:
-        return self._next("PreviewDDL", request)
-
-    def OperateSchema(self, request: pb.OperateSchemaRequest, context: grpc.ServicerContext) -> Any:
-        return self._next("OperateSchema", request)
-
-    def TransferSource(self, request: pb.TransferSourceRequest, context: grpc.ServicerContext) -> Any:
-        return self._next("TransferSource", request)
-
-    def OperateRelay(self, request: pb.OperateRelayRequest, context: grpc.ServicerContext) -> Any:
-        return self._next("OperateRelay", request)
-
-    def History(self, request: pb.HistoryRequest, context: grpc.ServicerContext) -> Any:
-        return self._next("History", request)
-
-    def Diagnose(self, request: pb.DiagnoseRequest, context: grpc.ServicerContext) -> Any:
-        return self._next("Diagnose", request)
-
-    def Overview(self, request: pb.OverviewRequest, context: grpc.ServicerContext) -> Any:
-        return self._next("Overview", request)
-
-    def ListMember(self, request: pb.ListMemberRequest, context: grpc.ServicerContext) -> Any:
-        return self._next("ListMember", request)
-
-    def Diagnostics(self, request: DiagnosticsRequest, context: grpc.ServicerContext) -> Any:
-        return self._next("Diagnostics", request)
-
-    def CollectDiagnostics(self, request: DiagnosticsRequest, context: grpc.ServicerContext) -> Any:
-        return iter(self._next("CollectDiagnostics", request))
 
 
 # --- answers

@@ -23,7 +23,6 @@ from shardmerge.proto import (
     secret,
     state_pb2,
     worker_pb2,
-    worker_pb2_grpc,
 )
 from shardmerge.proto.config.address import from_this_machine
 from shardmerge.proto.config.daemon.daemon_file import shown
@@ -41,7 +40,7 @@ from shardmerge.proto.rpc.admission import RunningCalls
 from shardmerge.proto.rpc.caller_proof import CallerCheck
 from shardmerge.proto.rpc.coded_errors import error_to_proto
 from shardmerge.proto.rpc.limits import WORKER
-from shardmerge.proto.rpc.server import Serving, listen, make_server
+from shardmerge.proto.rpc.server import Serving, add_service, listen, make_server
 from shardmerge.proto.task_history.recorder import Recorder
 from shardmerge.proto.tls.diagnose import log_diagnosis
 from shardmerge.proto.tls.process import of_process
@@ -63,7 +62,7 @@ from shardmerge.worker.daemon.source.server_id_lease import ServerIdLease
 from shardmerge.worker.daemon.source.source_runner import SourceRunner
 from shardmerge.worker.daemon.subtask.subtask import Decision, SubTask
 from shardmerge.worker.daemon.task_service import TaskService
-from shardmerge.worker.daemon.worker_service import WorkerService
+from shardmerge.worker.daemon.worker_service import handlers
 from shardmerge.worker.relay.fetch.server_id import derived
 from shardmerge.worker.relay.relay import Relay
 from shardmerge.worker.unit.contract import Epochs
@@ -127,7 +126,7 @@ class Daemon:
         was begun."""
         self._access.judge()
         self._access.follow(self._stop)
-        worker_pb2_grpc.add_WorkerServicer_to_server(WorkerService(self), self._server)
+        add_service(self._server, worker_pb2.DESCRIPTOR.services_by_name["Worker"], handlers(self))
         relay_pb2_grpc.add_RelayServicer_to_server(self._task_service, self._server)
         compare_pb2_grpc.add_WorkerCompareServicer_to_server(self._comparisons, self._server)
         compare_pb2_grpc.add_CompareDeskServicer_to_server(self._comparisons, self._server)
@@ -204,7 +203,10 @@ class Daemon:
     def epochs(self) -> Epochs:
         return self._registration
 
-    def report(self, task: str) -> worker_pb2.WorkerStatusResponse:
+    def report(self, request: worker_pb2.WorkerStatusRequest) -> worker_pb2.WorkerStatusResponse:
+        return self._status(request.task)
+
+    def _status(self, task: str) -> worker_pb2.WorkerStatusResponse:
         runner, seen = self._runner, self._seen
         if runner is None or runner.converged():
             self._observed = max(self._observed, seen)
@@ -236,11 +238,11 @@ class Daemon:
     ) -> worker_pb2.WorkerDiagnoseResponse:
         refused = self._refused
         if refused is not None and refused[0] == request.source:
-            return worker_pb2.WorkerDiagnoseResponse(status=self.report(request.task))
+            return worker_pb2.WorkerDiagnoseResponse(status=self._status(request.task))
         runner = self._bound(request.source)
         subtask = runner.subtask(request.task)
         if subtask is None:
-            return worker_pb2.WorkerDiagnoseResponse(status=self.report(request.task))
+            return worker_pb2.WorkerDiagnoseResponse(status=self._status(request.task))
         target = subtask.config.target
         second, use = diagnose(
             lambda: runner.sample(subtask, is_compared=self._comparisons.figures(request.task).is_running),
@@ -250,12 +252,12 @@ class Daemon:
         )
         spark = self._spark
         use.spark.total_slots, use.spark.free_slots, use.spark.lost = spark.total_slots, spark.free_slots, spark.lost
-        status = self.report(request.task)
+        status = self._status(request.task)
         del status.subtasks[:]
         status.subtasks.append(second.status)
         return worker_pb2.WorkerDiagnoseResponse(status=status, use=use)
 
-    def overview(self) -> worker_pb2.WorkerOverviewResponse:
+    def overview(self, request: worker_pb2.WorkerOverviewRequest) -> worker_pb2.WorkerOverviewResponse:
         answer = worker_pb2.WorkerOverviewResponse()
         runner, refused = self._runner, self._refused
         if refused is not None:
@@ -285,10 +287,10 @@ class Daemon:
     def check_switch(self, request: worker_pb2.CheckSwitchRequest) -> worker_pb2.CheckSwitchResponse:
         return self._bound(request.source.source_id).check_switch(request)
 
-    def relay_needs(self, source: str) -> worker_pb2.RelayNeedsResponse:
-        return self._bound(source).relay_needs()
+    def relay_needs(self, request: worker_pb2.RelayNeedsRequest) -> worker_pb2.RelayNeedsResponse:
+        return self._bound(request.source).relay_needs()
 
-    def diagnostics(self) -> diagnostics_pb2.DaemonDiagnostics:
+    def diagnostics(self, request: diagnostics_pb2.DiagnosticsRequest) -> diagnostics_pb2.DaemonDiagnostics:
         return self._self_report.report()
 
     def _programs(self) -> dict[str, str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, cast
+from typing import Any, NoReturn, cast
 
 import grpc
 import pytest
@@ -11,108 +11,46 @@ from grpc_health.v1 import health_pb2
 
 from shardmerge.proto import errors
 from shardmerge.proto import master_pb2 as pb
-from shardmerge.proto.diagnostics_pb2 import DaemonDiagnostics, DiagnosticsPart, DiagnosticsRequest
 from shardmerge.proto.errors import ShardmergeError
-from shardmerge.proto.master_pb2_grpc import MasterServicer, MasterStub, add_MasterServicer_to_server
+from shardmerge.proto.master_pb2_grpc import MasterStub
 from shardmerge.proto.relay_pb2 import RelayFrame, SubscribeRequest
 from shardmerge.proto.relay_pb2_grpc import RelayServicer, RelayStub, add_RelayServicer_to_server
 from shardmerge.proto.rpc.call_counts import CallCounts
 from shardmerge.proto.rpc.client import channel, coded_from_rpc
-from shardmerge.proto.rpc.server import Serving, listen, make_server
+from shardmerge.proto.rpc.server import Handler, Serving, add_service, listen, make_server
+
+_MASTER = pb.DESCRIPTOR.services_by_name["Master"]
 
 
-class _Master(MasterServicer):
-    def ListMember(self, request: pb.ListMemberRequest, context: grpc.ServicerContext) -> pb.ListMemberResponse:
-        raise errors.master.NOT_LEADER(master="m2", leader="m1", address="host:8261")
+def _refuse(request: pb.ListMemberRequest, context: grpc.ServicerContext) -> pb.ListMemberResponse:
+    raise errors.master.NOT_LEADER(master="m2", leader="m1", address="host:8261")
 
-    def QueryStatus(self, request: pb.QueryStatusRequest, context: grpc.ServicerContext) -> pb.QueryStatusResponse:
-        raise KeyError("secret detail")
 
-    def CheckTask(self, request: pb.CheckTaskRequest, context: grpc.ServicerContext) -> pb.CheckTaskResponse:
-        raise errors.master.SOURCE_CHECK_FAILED(source="s", reason="ü{x} " * 20_000, instruction="y" * 50_000)
+def _fail(request: pb.QueryStatusRequest, context: grpc.ServicerContext) -> pb.QueryStatusResponse:
+    raise KeyError("secret detail")
 
-    def OperateSource(
-        self, request: pb.OperateSourceRequest, context: grpc.ServicerContext
-    ) -> pb.OperateSourceResponse:
-        context.abort(grpc.StatusCode.PERMISSION_DENIED, "the handler's own word")
 
-    def StartTask(self, request: pb.StartTaskRequest, context: grpc.ServicerContext) -> pb.StartTaskResponse:
-        return pb.StartTaskResponse(result=True, msg="x" * (8 << 20))
+def _fail_at_length(request: pb.CheckTaskRequest, context: grpc.ServicerContext) -> pb.CheckTaskResponse:
+    raise errors.master.SOURCE_CHECK_FAILED(source="s", reason="ü{x} " * 20_000, instruction="y" * 50_000)
 
-    def PurgeRelay(self, request: pb.PurgeRelayRequest, context: grpc.ServicerContext) -> pb.PurgeRelayResponse:
-        return pb.PurgeRelayResponse()
 
-    def TransferSource(
-        self, request: pb.TransferSourceRequest, context: grpc.ServicerContext
-    ) -> pb.TransferSourceResponse:
-        raise NotImplementedError
+def _abort(request: pb.OperateSourceRequest, context: grpc.ServicerContext) -> pb.OperateSourceResponse:
+    context.abort(grpc.StatusCode.PERMISSION_DENIED, "the handler's own word")
 
-    def OperateRelay(self, request: pb.OperateRelayRequest, context: grpc.ServicerContext) -> pb.OperateRelayResponse:
-        raise NotImplementedError
 
-    def Diagnose(self, request: pb.DiagnoseRequest, context: grpc.ServicerContext) -> pb.DiagnoseResponse:
-        raise NotImplementedError
+def _other(request: Any, context: grpc.ServicerContext) -> NoReturn:
+    raise NotImplementedError
 
-    def Overview(self, request: pb.OverviewRequest, context: grpc.ServicerContext) -> pb.OverviewResponse:
-        raise NotImplementedError
 
-    def History(self, request: pb.HistoryRequest, context: grpc.ServicerContext) -> pb.HistoryResponse:
-        raise NotImplementedError
-
-    def UpdateTask(self, request: pb.UpdateTaskRequest, context: grpc.ServicerContext) -> pb.UpdateTaskResponse:
-        raise NotImplementedError
-
-    def ShowDDLLocks(self, request: pb.ShowDDLLocksRequest, context: grpc.ServicerContext) -> pb.ShowDDLLocksResponse:
-        raise NotImplementedError
-
-    def Quarantine(self, request: pb.QuarantineRequest, context: grpc.ServicerContext) -> pb.QuarantineResponse:
-        raise NotImplementedError
-
-    def OperateLeader(
-        self, request: pb.OperateLeaderRequest, context: grpc.ServicerContext
-    ) -> pb.OperateLeaderResponse:
-        raise NotImplementedError
-
-    def OfflineMember(
-        self, request: pb.OfflineMemberRequest, context: grpc.ServicerContext
-    ) -> pb.OfflineMemberResponse:
-        raise NotImplementedError
-
-    def GetConfig(self, request: pb.GetConfigRequest, context: grpc.ServicerContext) -> pb.GetConfigResponse:
-        raise NotImplementedError
-
-    def ExplainRules(self, request: pb.ExplainRulesRequest, context: grpc.ServicerContext) -> pb.ExplainRulesResponse:
-        raise NotImplementedError
-
-    def ShowTargets(self, request: pb.ExplainRulesRequest, context: grpc.ServicerContext) -> pb.ShowTargetsResponse:
-        raise NotImplementedError
-
-    def PreviewDDL(self, request: pb.PreviewDDLRequest, context: grpc.ServicerContext) -> pb.PreviewDDLResponse:
-        raise NotImplementedError
-
-    def OperateSchema(
-        self, request: pb.OperateSchemaRequest, context: grpc.ServicerContext
-    ) -> pb.OperateSchemaResponse:
-        raise NotImplementedError
-
-    def UnlockDDLLock(
-        self, request: pb.UnlockDDLLockRequest, context: grpc.ServicerContext
-    ) -> pb.UnlockDDLLockResponse:
-        raise NotImplementedError
-
-    def HandleBinlog(self, request: pb.HandleBinlogRequest, context: grpc.ServicerContext) -> pb.HandleBinlogResponse:
-        raise NotImplementedError
-
-    def OperateTask(self, request: pb.OperateTaskRequest, context: grpc.ServicerContext) -> pb.OperateTaskResponse:
-        raise NotImplementedError
-
-    def Diagnostics(self, request: DiagnosticsRequest, context: grpc.ServicerContext) -> DaemonDiagnostics:
-        raise NotImplementedError
-
-    def CollectDiagnostics(
-        self, request: DiagnosticsRequest, context: grpc.ServicerContext
-    ) -> Iterator[DiagnosticsPart]:
-        raise NotImplementedError
+_HANDLERS: dict[str, Handler] = {
+    **dict.fromkeys(_MASTER.methods_by_name, _other),
+    "ListMember": _refuse,
+    "QueryStatus": _fail,
+    "CheckTask": _fail_at_length,
+    "OperateSource": _abort,
+    "StartTask": lambda request, context: pb.StartTaskResponse(result=True, msg="x" * (8 << 20)),
+    "PurgeRelay": lambda request, context: pb.PurgeRelayResponse(),
+}
 
 
 class _Relay(RelayServicer):
@@ -124,7 +62,7 @@ class _Relay(RelayServicer):
 @pytest.fixture(scope="module")
 def address() -> Iterator[str]:
     server = make_server(("shardmerge.v1.Master",), "test")
-    add_MasterServicer_to_server(_Master(), server)
+    add_service(server, _MASTER, _HANDLERS)
     add_RelayServicer_to_server(_Relay(), server)  # type: ignore[abstract]
     port = listen(server, "127.0.0.1:0")
     server.start()
@@ -142,10 +80,17 @@ def _error(call: grpc.RpcError) -> ShardmergeError:
     return coded_from_rpc(call, "the peer")
 
 
+def test_every_method_needs_a_handler() -> None:
+    with pytest.raises(ValueError, match="PurgeRelay, purgeRelay"):
+        server = make_server((), "test")
+        handlers = {"purgeRelay" if name == "PurgeRelay" else name: each for name, each in _HANDLERS.items()}
+        add_service(server, _MASTER, handlers)
+
+
 def test_every_call_is_counted_with_its_status() -> None:
     counts = CallCounts()
     server = make_server(("shardmerge.v1.Master",), "test", counts=counts)
-    add_MasterServicer_to_server(_Master(), server)
+    add_service(server, _MASTER, _HANDLERS)
     add_RelayServicer_to_server(_Relay(), server)  # type: ignore[abstract]
     port = listen(server, "127.0.0.1:0")
     server.start()
