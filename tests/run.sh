@@ -326,7 +326,8 @@ esac
 if [ "$PART" = tidb ]; then
     # Kept servers are of other kinds: each process starts its own.
     export SHARDMERGE_NO_WORLD=1
-    step "integration with TiDB" tests integration tests/integration/test_tidb.py tests/integration/test_tidb_parts.py -m tidb
+    step "integration with TiDB" tests integration tests/integration/test_tidb.py tests/integration/test_tidb_parts.py \
+        tests/integration/test_tidb_key_statements.py -m tidb
     export SHARDMERGE_CASES_TARGET=tidb
     step "cases with TiDB" tests cases "$@"
 fi

@@ -117,7 +117,7 @@ OWN = {
 _SINCE = {"uca1400": 1010, "uuid": 1007, "inet6": 1005}
 """The MariaDB that has the type first: 1007 is 10.7."""
 
-_FEW = frozenset({"few", "year", "enum", "latin1 enum", "set", "latin1 set"})
+FEW = frozenset({"few", "year", "enum", "latin1 enum", "set", "latin1 set"})
 """Too few values for a key of this column alone."""
 
 SHAPES = {
@@ -236,7 +236,7 @@ FORMS: dict[str, Callable[[Keyed, list[Key]], Iterable[bytes]]] = {
 }
 
 
-def _filled(server: Database, name: str, columns: str, values: str) -> None:
+def filled_table(server: Database, name: str, columns: str, values: str) -> None:
     server.execute(
         "SET sql_mode = 'NO_ENGINE_SUBSTITUTION'",
         f"DROP TABLE IF EXISTS d.{name}",
@@ -246,13 +246,13 @@ def _filled(server: Database, name: str, columns: str, values: str) -> None:
     server.query(f"ANALYZE TABLE d.{name}")
 
 
-def _made(server: Database, definition: str, value: str, key: str) -> TablePlan:
+def made_table(server: Database, definition: str, value: str, key: str) -> TablePlan:
     columns = f"k {definition} NOT NULL, id BIGINT NOT NULL, few INT NOT NULL, v INT, {key}"
-    _filled(server, "t", columns, f"{value}, n, n % 7, n")
+    filled_table(server, "t", columns, f"{value}, n, n % 7, n")
     return plan_of(server, "d", "t")
 
 
-def _keyed(plan: TablePlan, session: Session) -> Keyed:
+def keyed(plan: TablePlan, session: Session) -> Keyed:
     target = read_table(session, plan.target_schema, plan.target_table)
     table = compared_table(plan, target, [plan], strays=False)
     assert isinstance(table, ComparedTable), table
@@ -266,15 +266,15 @@ def session(server: Database) -> Iterator[Session]:
     made.close()
 
 
-def _wrong(one: Keyed, what: str) -> Iterator[str]:
-    """What is wrong with the statements of each form and count."""
+def wrong_forms(one: Keyed, what: str, forms: Iterable[str] = FORMS) -> Iterator[str]:
+    """What is wrong with the statements of each of ``forms`` and count."""
     every = one.keys(max(COUNTS))
     assert len(every) == max(COUNTS)
     for count in COUNTS:
-        for form, statements in FORMS.items():
+        for form in forms:
             found = read = 0
             send(one.session, b"START TRANSACTION")
-            for statement in statements(one, every[:count]):
+            for statement in FORMS[form](one, every[:count]):
                 number, by_it = one.found(statement)
                 found, read = found + number, read + by_it
             send(one.session, b"ROLLBACK")
@@ -303,8 +303,10 @@ def test_no_statement_reads_more_rows_than_it_has_keys(
 ) -> None:
     found: list[str] = []
     for name, (definition, value) in (_own(server) if family == "own" else FAMILIES[family]).items():
-        if shape != "alone" or name not in _FEW:
-            found += _wrong(_keyed(_made(server, definition, value, SHAPES[shape]), session), f"{name} {shape}")
+        if shape != "alone" or name not in FEW:
+            found += wrong_forms(
+                keyed(made_table(server, definition, value, SHAPES[shape]), session), f"{name} {shape}"
+            )
     assert not found, "\n".join(found)
 
 
@@ -329,21 +331,21 @@ def test_a_target_with_another_type_has_the_rows_of_the_keys(
     server: Database, session: Session, name: str, key: str
 ) -> None:
     (definition, value), other = OTHERS[name]
-    plan = _made(server, definition, value, key)
+    plan = made_table(server, definition, value, key)
     columns = f"k {other} NOT NULL, id BIGINT NOT NULL, few INT NOT NULL, v INT, {key}"
     server.execute("DROP TABLE IF EXISTS d.other", f"CREATE TABLE d.other ({columns})")
     server.execute("INSERT INTO d.other SELECT * FROM d.t")
     server.query("ANALYZE TABLE d.other")
-    found = list(_wrong(_keyed(replace(plan, target_table="other"), session), name))
+    found = list(wrong_forms(keyed(replace(plan, target_table="other"), session), name))
     assert not found, "\n".join(found)
 
 
 @pytest.mark.parametrize("charset", ["utf8mb4", "latin1"])
 def test_extracted_texts_are_found(server: Database, session: Session, charset: str) -> None:
     """The key of the target ends with a column that a route extracts from a name."""
-    _filled(server, "t", "id BIGINT PRIMARY KEY, v INT", "n, n")
+    filled_table(server, "t", "id BIGINT PRIMARY KEY, v INT", "n, n")
     columns = f"id BIGINT, v INT, city VARCHAR(64) CHARACTER SET {charset}, PRIMARY KEY (id, city), KEY (city)"
-    _filled(server, "other", columns, "n, n, 'münchen'")
+    filled_table(server, "other", columns, "n, n, 'münchen'")
     server.execute("INSERT INTO d.other SELECT n, n, 'köln' FROM d.numbers")
     plan = plan_of(server, "d", "t")
     table = read_table(session, "d", "other")
@@ -351,7 +353,7 @@ def test_extracted_texts_are_found(server: Database, session: Session, charset: 
     city = table.columns[2]
     columns_of = (*plan.columns, ColumnPlan(-1, replace(city, charset="utf8mb4"), "city", Constant("münchen")))
     made = replace(plan, target_table="other", columns=columns_of, key=(0, 2))
-    found = list(_wrong(_keyed(made, session), "extracted"))
+    found = list(wrong_forms(keyed(made, session), "extracted"))
     assert not found, "\n".join(found)
 
 
@@ -360,8 +362,8 @@ def test_two_thousand_keys_of_one_column(server: Database, session: Session, val
     """MariaDB makes a subquery of a list of 1,000 values: it must read the table by its key too. Its own table of the
     values counts as rows read."""
     definition = "BIGINT" if value == "n" else "VARCHAR(40) CHARACTER SET latin1"
-    _filled(server, "t", f"k {definition} PRIMARY KEY, v INT", f"{value}, n")
-    one = _keyed(plan_of(server, "d", "t"), session)
+    filled_table(server, "t", f"k {definition} PRIMARY KEY, v INT", f"{value}, n")
+    one = keyed(plan_of(server, "d", "t"), session)
     statement = f"SELECT {one.reads.keys.source_list} FROM d.t WHERE v % 10 = 3"
     keys = _joined(one.reads.keys.at_source(row) for batch in raw_rows(session, statement.encode()) for row in batch)
     assert len(keys) == 2000
@@ -373,7 +375,7 @@ def test_two_thousand_keys_of_one_column(server: Database, session: Session, val
 
 def test_derived_changes_read_only_the_rows_of_their_parents(server: Database, session: Session) -> None:
     """Foreign keys of two columns. The statements of SqlRows: SELECT … FOR UPDATE, DELETE, UPDATE."""
-    _filled(
+    filled_table(
         server,
         "t",
         "id BIGINT PRIMARY KEY, a INT, b INT, v INT, KEY parent (a, b), KEY again (b, a)",
@@ -381,7 +383,7 @@ def test_derived_changes_read_only_the_rows_of_their_parents(server: Database, s
     )
     made = plan_of(server, "d", "t")
     mapped = replace(made.columns[0], mapping=PartitionId(1 << 44, 44))
-    one = _keyed(replace(made, columns=(mapped, *made.columns[1:])), session)
+    one = keyed(replace(made, columns=(mapped, *made.columns[1:])), session)
     plain = connect(endpoint(server), Side.TARGET, name="target")
     read_at = replace(one, session=plain).read_by
     target = SqlRows(plain)
@@ -403,10 +405,10 @@ def test_derived_changes_read_only_the_rows_of_their_parents(server: Database, s
 
 
 def test_the_search_for_a_conflicting_row_reads_that_row(server: Database, session: Session) -> None:
-    _filled(server, "t", "id BIGINT, a INT, v INT, PRIMARY KEY (id, a), UNIQUE (v, a)", f"n + {1 << 44}, n % 7, n")
+    filled_table(server, "t", "id BIGINT, a INT, v INT, PRIMARY KEY (id, a), UNIQUE (v, a)", f"n + {1 << 44}, n % 7, n")
     made = plan_of(server, "d", "t")
     mapped = replace(made.columns[0], mapping=PartitionId(1 << 44, 44))
-    one = _keyed(replace(made, columns=(mapped, *made.columns[1:])), session)
+    one = keyed(replace(made, columns=(mapped, *made.columns[1:])), session)
     insert = write_sql(b"INSERT", one.plan, [b"%d,5,5" % ((1 << 44) + 90_000)])
     send(session, b"START TRANSACTION")
     found: list[ConflictingId | None] = []
@@ -423,7 +425,7 @@ def test_chunks_read_their_own_rows(server: Database, family: str, key: str) -> 
     session = connect(endpoint(server), Side.SOURCE, name=SOURCE, raw=True)
     wrong: list[str] = []
     for name, (definition, value) in FAMILIES[family].items():
-        one = _keyed(_made(server, definition, value, f"PRIMARY KEY {key}"), session)
+        one = keyed(made_table(server, definition, value, f"PRIMARY KEY {key}"), session)
         chunks: list[Chunk] = []
         planned = TablePlanner(session, one.plan, 1000).chunks()
         read = one.read_by(partial(chunks.extend, planned))
@@ -447,7 +449,7 @@ def test_chunks_read_their_own_rows(server: Database, family: str, key: str) -> 
 
 def test_rows_of_extracted_texts_are_removed_in_parts(server: Database, session: Session) -> None:
     """A shard table's rows are everywhere in the target: each row is read a few times in all, not once in each part."""
-    _filled(
+    filled_table(
         server,
         "t",
         "id BIGINT, city VARCHAR(20) CHARACTER SET utf8mb4, v INT, PRIMARY KEY (id, city)",
@@ -455,7 +457,7 @@ def test_rows_of_extracted_texts_are_removed_in_parts(server: Database, session:
     )
     table = read_table(session, "d", "t")
     plan = plan_of(server, "d", "t")
-    one = _keyed(plan, session)
+    one = keyed(plan, session)
     removed: list[int] = []
 
     def remove() -> None:
