@@ -15,6 +15,7 @@ from shardmerge.worker.core.batch import Batch
 from shardmerge.worker.core.mysql.connection import Session, Side, connect
 from shardmerge.worker.core.mysql.information_schema import read_table
 from shardmerge.worker.core.position import RelayOffset, SourcePosition
+from shardmerge.worker.core.subtask_key import SubtaskKey
 from shardmerge.worker.core.table_plan import ColumnPlan, TablePlan
 from shardmerge.worker.replicate.lane.target_writer import TargetWriter
 from shardmerge.worker.target.apply.target_session import ApplySettings
@@ -27,7 +28,7 @@ from tests.benchmarks.task import BenchmarkFailed
 from tests.benchmarks.world import World, say
 
 _META = "dm_meta_keys"
-_WHO = (_META, "keys", "benchmark")
+_WHO = SubtaskKey(_META, "keys", "benchmark")
 _FILE = "mysql-bin.000001"
 _PART = 5_000
 _ROUNDS = 5
@@ -94,17 +95,17 @@ class _Lane:
             session.cursor().execute(f"DROP DATABASE IF EXISTS {_META}")
             ensure_meta(session, _META)
             self._plans = {name: _plan(number, name, session) for number, name in enumerate(KEYS)}
-            subtask_record.take_over(session, *_WHO, lambda _: 1, "")
+            subtask_record.take_over(session, _WHO, lambda _: 1, "")
             start = SourcePosition(_FILE, 4)
             first = (Checkpoint(0, 1, 0, "relay", RelayOffset(1, 4), 0, start, 0.0),)
             subtask_record.begin(
                 session,
-                *_WHO,
+                _WHO,
                 1,
                 subtask_record.Phase.REPLICATE,
                 start,
                 tuple(plan.table for plan in self._plans.values()),
-                lambda inner: checkpoints.insert(inner, *_WHO, first),
+                lambda inner: checkpoints.insert(inner, _WHO, first),
             )
         settings = ApplySettings(_WHO[1], _WHO[2], _META, where, safe_mode=False)
         self._writer = TargetWriter(settings, 0, 1)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from shardmerge.worker.core.mysql.connection import Session, Side, connect
 from shardmerge.worker.core.position import SourcePosition
+from shardmerge.worker.core.subtask_key import SubtaskKey
 from shardmerge.worker.target.records import checkpoint as checkpoints
 from shardmerge.worker.target.records.checkpoint import Checkpoint
 from tests.benchmarks import sysbench
@@ -117,7 +118,7 @@ def _follow(
     first: float | None = None
     ask_at = started + _ASK_MASTER_EVERY_SECONDS
     while True:
-        found = {source: checkpoints.read_all(session, META_SCHEMA, TASK, source) for source in ends}
+        found = {source: checkpoints.read_all(session, SubtaskKey(META_SCHEMA, TASK, source)) for source in ends}
         now = time.monotonic()
         if first is None and any([item.seq for item in found[source]] != marks[source] for source in ends):
             first = now - started

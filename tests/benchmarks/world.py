@@ -12,6 +12,7 @@ from functools import cached_property
 from shardmerge.proto import common_pb2
 from shardmerge.worker.core.mysql.connection import Side, connect
 from shardmerge.worker.core.position import SourcePosition
+from shardmerge.worker.core.subtask_key import SubtaskKey
 from shardmerge.worker.target.members.member_cache import CHECK_VARIABLE
 from shardmerge.worker.target.records import checkpoint as checkpoints
 from shardmerge.worker.target.records.checkpoint import Checkpoint
@@ -207,7 +208,10 @@ class World:
         """Return every lane's checkpoint by source, as the target holds them."""
         session = connect(endpoint(self.target), Side.TARGET, name="target")
         try:
-            found = {source: checkpoints.read_all(session, META_SCHEMA, task, source) for source in self.source_ids}
+            found = {
+                source: checkpoints.read_all(session, SubtaskKey(META_SCHEMA, task, source))
+                for source in self.source_ids
+            }
         finally:
             session.close()
         return {source: lanes for source, lanes in found.items() if lanes}

@@ -21,6 +21,7 @@ from shardmerge.worker.core.position import RelayOffset
 from shardmerge.worker.core.row_change import RowChange
 from shardmerge.worker.core.spark.run_access import RunAccess
 from shardmerge.worker.core.stop_signal import StopSignal
+from shardmerge.worker.core.subtask_key import SubtaskKey
 from shardmerge.worker.core.table_numbers import TableNumbers
 from shardmerge.worker.core.table_plan import TablePlan
 from shardmerge.worker.core.task_runner import TaskRunner
@@ -139,7 +140,7 @@ class Rig:
         session = self.session(Side.TARGET)
         try:
             ensure_meta(session, META)
-            subtask_record.take_over(session, META, TASK, SOURCE, numbered(self.epoch), "")
+            subtask_record.take_over(session, SubtaskKey(META, TASK, SOURCE), numbered(self.epoch), "")
         finally:
             session.close()
         return self.epoch
@@ -150,7 +151,7 @@ class Rig:
         source, target = self.session(Side.SOURCE), self.session(Side.TARGET)
         try:
             defer = Defer.of(self.config.load)
-            merged = MergedTargets((META, TASK, SOURCE), self.epoch, MemberCache(META, TASK))
+            merged = MergedTargets(SubtaskKey(META, TASK, SOURCE), self.epoch, MemberCache(META, TASK))
             self.plans = make_plans(
                 self.rules, SOURCE, self.tables, source, target, merged, META, defer=defer, after_load=True
             )
@@ -208,9 +209,7 @@ class Rig:
         try:
             found = read_handover(
                 session,
-                META,
-                TASK,
-                SOURCE,
+                SubtaskKey(META, TASK, SOURCE),
                 self.plans,
                 self.relay,
                 self.source_endpoint,

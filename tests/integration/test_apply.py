@@ -13,6 +13,7 @@ from shardmerge.worker.core.batch import Batch
 from shardmerge.worker.core.mysql.connection import Endpoint, Side, connect
 from shardmerge.worker.core.position import RelayOffset, SourcePosition
 from shardmerge.worker.core.row_change import ChangeKind, RowChange
+from shardmerge.worker.core.subtask_key import SubtaskKey
 from shardmerge.worker.core.table_plan import PartitionId, TablePlan
 from shardmerge.worker.replicate.lane import target_writer as apply_module
 from shardmerge.worker.replicate.lane.target_writer import TargetWriter
@@ -32,7 +33,7 @@ PLAN = table_plan((integer(), text("v")), (0,))
 ONE_LANE = table_plan((integer(), text("v")), (0,), one_lane=True)
 LOOSE = replace(PLAN, may_lack_rows=True)
 OWN = replace(ONE_LANE, may_lack_rows=True, own_keys=True)
-WHO = ("dm_meta", "apply", "mysql-01")
+WHO = SubtaskKey("dm_meta", "apply", "mysql-01")
 ROWS = [(number, f"v{number}") for number in range(1, 7)]
 
 
@@ -63,17 +64,17 @@ def target(server: Database) -> Database:
     )
     session = connect(_endpoint(server), Side.TARGET, name="target")
     ensure_meta(session, "dm_meta")
-    subtask_record.take_over(session, *WHO, numbered(1), "")
+    subtask_record.take_over(session, WHO, numbered(1), "")
     start = SourcePosition("mysql-bin.000001", 4)
     first = (Checkpoint(0, 1, 0, "relay", RelayOffset(1, 4), 0, start, 0.0),)
     subtask_record.begin(
         session,
-        *WHO,
+        WHO,
         1,
         subtask_record.Phase.REPLICATE,
         start,
         (PLAN.table,),
-        lambda inner: checkpoints.insert(inner, *WHO, first),
+        lambda inner: checkpoints.insert(inner, WHO, first),
     )
     session.close()
     return server
@@ -230,7 +231,7 @@ def test_a_zombie_is_fenced_in_each_state_of_its_rows(target: Database) -> None:
     """The newer epoch has written the rows: for the older one they look like a collision."""
     zombie = Lane(target, PLAN)
     session = connect(_endpoint(target), Side.TARGET, name="target")
-    subtask_record.take_over(session, *WHO, numbered(2), "")
+    subtask_record.take_over(session, WHO, numbered(2), "")
     session.close()
     batch = Batch(0, 1, "mysql-bin.000001")
     batch.put(PLAN, b"1", b"1,'twice'", 100)

@@ -12,6 +12,7 @@ from shardmerge.proto.sql_lexer import ANSI_QUOTES
 from shardmerge.worker.binlog.events import EventType, FormatDescription
 from shardmerge.worker.binlog.query_text import parse_query
 from shardmerge.worker.core.mysql.connection import Endpoint, Session, Side, connect, execute
+from shardmerge.worker.core.subtask_key import SubtaskKey
 from shardmerge.worker.ddl.sql.clause import ClauseKind
 from shardmerge.worker.ddl.sql.rewrite import rename_tables, without_clauses, without_references
 from shardmerge.worker.ddl.sql.statement import AlterTable, Ddl, names, parse_ddl
@@ -218,7 +219,7 @@ def test_the_session_of_a_statement(server: Database) -> None:
 def test_a_tracker_is_dropped_when_a_stop_ends_its_session(server: Database) -> None:
     server.execute("CREATE DATABASE IF NOT EXISTS trackers")
     session = connect(Endpoint(server.host, server.port, "root"), Side.TARGET, name="target")
-    tracker = open_tracker(session, ("trackers", "t", "s"), "locks", 7)
+    tracker = open_tracker(session, SubtaskKey("trackers", "t", "s"), "locks", 7)
 
     def create(inner: Session) -> None:
         execute(inner, "CREATE TABLE {}.{} (id INT PRIMARY KEY)".format(*tracker.place))

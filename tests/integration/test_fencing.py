@@ -15,6 +15,7 @@ from shardmerge.worker.core.mysql.connection import Endpoint, Side, connect
 from shardmerge.worker.core.position import RelayOffset, SourcePosition
 from shardmerge.worker.core.row_change import ChangeKind, RowChange
 from shardmerge.worker.core.stream import Stream
+from shardmerge.worker.core.subtask_key import SubtaskKey
 from shardmerge.worker.core.table_plan import TargetTable
 from shardmerge.worker.replicate.lane.target_writer import TargetWriter
 from shardmerge.worker.target.apply.target_session import ApplySettings
@@ -35,7 +36,7 @@ from tests.support.world import Family
 from tests.support.writer import Writer
 
 PLAN = table_plan((integer(), text("v")), (0,))
-WHO = ("dm_meta", "zombie", "mysql-01")
+WHO = SubtaskKey("dm_meta", "zombie", "mysql-01")
 
 
 @pytest.fixture
@@ -52,24 +53,24 @@ def _endpoint(server: MariaDB) -> Endpoint:
 def _prepare(server: MariaDB, epoch: int) -> None:
     session = connect(_endpoint(server), Side.TARGET, name="target")
     ensure_meta(session, "dm_meta")
-    subtask_record.take_over(session, *WHO, numbered(epoch), "")
+    subtask_record.take_over(session, WHO, numbered(epoch), "")
     start = SourcePosition("mysql-bin.000001", 4)
     first = (Checkpoint(0, epoch, 0, "relay", RelayOffset(1, 4), 0, start, 0.0),)
     subtask_record.begin(
         session,
-        *WHO,
+        WHO,
         epoch,
         subtask_record.Phase.REPLICATE,
         start,
         (PLAN.table,),
-        lambda inner: checkpoints.insert(inner, *WHO, first),
+        lambda inner: checkpoints.insert(inner, WHO, first),
     )
     session.close()
 
 
 def _take_over(server: MariaDB, epoch: int) -> None:
     session = connect(_endpoint(server), Side.TARGET, name="target")
-    subtask_record.take_over(session, *WHO, numbered(epoch), "")
+    subtask_record.take_over(session, WHO, numbered(epoch), "")
     session.close()
 
 
@@ -124,11 +125,11 @@ def test_a_run_that_was_confirmed_before_etcd_lost_its_data_does_not_take_over(t
         asked.append(above)
         if len(asked) > 1:
             raise errors.worker.NOT_BOUND(source=WHO[2], worker="worker-1")
-        assert subtask_record.take_over(now, *WHO, numbered(6), "").epoch == 6
+        assert subtask_record.take_over(now, WHO, numbered(6), "").epoch == 6
         return 1000
 
     with pytest.raises(ShardmergeError) as caught:
-        subtask_record.take_over(zombie, *WHO, confirmed_before_the_loss, "")
+        subtask_record.take_over(zombie, WHO, confirmed_before_the_loss, "")
     assert caught.value.spec is errors.worker.NOT_BOUND
     assert asked == [5, 6]
     assert target.query("SELECT epoch FROM dm_meta.subtask") == [(6,)]
@@ -148,11 +149,11 @@ def test_of_two_runs_that_were_confirmed_at_once_the_last_one_takes_over_last(ta
     def newest(above: int) -> int:
         asked.append(above)
         if len(asked) == 1:  # the earlier run takes over after the newest one was confirmed
-            subtask_record.take_over(other, *WHO, numbered(6), "")
+            subtask_record.take_over(other, WHO, numbered(6), "")
             return 7
         return 8
 
-    assert subtask_record.take_over(session, *WHO, newest, "").epoch == 8
+    assert subtask_record.take_over(session, WHO, newest, "").epoch == 8
     assert asked == [5, 6]
     _refused(errors.replicate.FENCED, lambda: _writer(target, 6).read_checkpoint())
     session.close()
@@ -164,7 +165,7 @@ def test_taking_over_fences_the_lanes_of_joining_tables_too(target: MariaDB) -> 
     session = connect(_endpoint(target), Side.TARGET, name="target")
     start = SourcePosition("mysql-bin.000001", 4)
     first = (Checkpoint(0, 5, 0, "relay", RelayOffset(1, 4), 0, start, 0.0),)
-    checkpoints.insert(session, *WHO, first, Stream.JOIN)
+    checkpoints.insert(session, WHO, first, Stream.JOIN)
     session.close()
     settings = ApplySettings("zombie", "mysql-01", "dm_meta", _endpoint(target), safe_mode=False, stream=Stream.JOIN)
     old = TargetWriter(settings, 0, 5)
@@ -261,16 +262,16 @@ def test_forgotten_records_fence_the_earlier_run(target: MariaDB) -> None:
     assert len(target.query("SELECT 1 FROM dm_meta.lane_checkpoint")) == 1
     assert subtask_record.forget_task(session, "dm_meta", "zombie", 7) == ("mysql-01",)
     assert target.query("SELECT 1 FROM dm_meta.lane_checkpoint UNION ALL SELECT 1 FROM dm_meta.table_structure") == []
-    assert read_target_members(session, *WHO[:2], "mysql-02").unrecorded_sources == ()
+    assert read_target_members(session, WHO._replace(source="mysql-02")).unrecorded_sources == ()
     with pytest.raises(ShardmergeError) as fenced:
         old.commit(_batch(1), _moved(found))
     assert fenced.value.spec is errors.replicate.FENCED
     with pytest.raises(ShardmergeError) as late:
-        subtask_record.take_over(session, *WHO, numbered(6), "")
+        subtask_record.take_over(session, WHO, numbered(6), "")
     assert late.value.spec is errors.replicate.FENCED
-    row = subtask_record.take_over(session, *WHO, numbered(8), "")
+    row = subtask_record.take_over(session, WHO, numbered(8), "")
     assert (row.phase, row.starts_over) == (subtask_record.Phase.NEW, False)
-    assert read_target_members(session, *WHO[:2], "mysql-02").unrecorded_sources == ("mysql-01",)
+    assert read_target_members(session, WHO._replace(source="mysql-02")).unrecorded_sources == ("mysql-01",)
     session.close()
 
 
@@ -305,7 +306,7 @@ def test_a_rename_fences_the_earlier_run_and_is_settled(target: MariaDB) -> None
     target_renames.begin(session, "dm_meta", _rename(""), 7)
     assert _recorded(target) == ("+", "begun")
     _refused(errors.replicate.FENCED, lambda: old.commit(_batch(1), _moved(found)))
-    _refused(errors.replicate.FENCED, lambda: subtask_record.take_over(session, *WHO, numbered(6), ""))
+    _refused(errors.replicate.FENCED, lambda: subtask_record.take_over(session, WHO, numbered(6), ""))
     with rename_lock(other, "dm_meta", "zombie"):
         _refused(errors.replicate.RENAME_UNDER_WAY, lambda: settle(session, "dm_meta", "zombie"))
     settle(session, "dm_meta", "zombie")

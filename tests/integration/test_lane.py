@@ -19,6 +19,7 @@ from shardmerge.worker.core.lane_hash import Bucket
 from shardmerge.worker.core.mysql.connection import Side
 from shardmerge.worker.core.position import RelayOffset
 from shardmerge.worker.core.stop_signal import StopSignal
+from shardmerge.worker.core.subtask_key import SubtaskKey
 from shardmerge.worker.core.task_runner import TaskBody, TaskOutcome
 from shardmerge.worker.relay.model import BlockData
 from shardmerge.worker.relay.serve.local_files import LocalLog
@@ -78,14 +79,12 @@ def _unit(rig: Rig, spark: Threads, lanes: int = LANES, skip_events: int = 0) ->
     )
     subtask_record.begin(
         session,
-        META,
-        TASK,
-        SOURCE,
+        SubtaskKey(META, TASK, SOURCE),
         rig.epoch,
         subtask_record.Phase.REPLICATE,
         rig.start,
         rig.tables,
-        lambda inner: checkpoints.insert(inner, META, TASK, SOURCE, first),
+        lambda inner: checkpoints.insert(inner, SubtaskKey(META, TASK, SOURCE), first),
     )
     session.close()
     driver = driver_of(context, rig.plans, lanes)

@@ -12,6 +12,7 @@ from shardmerge.proto import config_pb2
 from shardmerge.worker.core.mysql.connection import Endpoint, Session, Side, connect
 from shardmerge.worker.core.mysql.show_create import CreateStatement
 from shardmerge.worker.core.position import SourcePosition
+from shardmerge.worker.core.subtask_key import SubtaskKey
 from shardmerge.worker.rules import Rules
 from shardmerge.worker.target.members.member_cache import MemberCache
 from shardmerge.worker.target.records import ddl_progress, parked_tables, subtask_record
@@ -53,19 +54,19 @@ def session(server: Database) -> Iterator[Session]:
     ensure_meta(made, META)
     for source in SOURCES:
         _take_over(made, source, 1)
-        subtask_record.begin(made, META, TASK, source, 1, Phase.REPLICATE, HERE, TABLES, _creations(META, TASK, source))
+        subtask_record.begin(made, SubtaskKey(META, TASK, source), 1, Phase.REPLICATE, HERE, TABLES, _creations(source))
         _record(made, source, 1, {"dealing": ALL.to_json()}, {}, lambda _: None)
     yield made
     made.close()
 
 
 def _take_over(session: Session, source: str, epoch: int) -> None:
-    subtask_record.take_over(session, META, TASK, source, numbered(epoch), "")
+    subtask_record.take_over(session, SubtaskKey(META, TASK, source), numbered(epoch), "")
 
 
-def _creations(schema: str, task: str, source: str) -> Callable[[Session], None]:
+def _creations(source: str) -> Callable[[Session], None]:
     made = {number: CreateStatement("CREATE TABLE `t` (`id` bigint)", "utf8mb4_bin") for number in range(COUNT)}
-    return lambda session: ddl_progress.write_creations(session, schema, task, source, made)
+    return lambda session: ddl_progress.write_creations(session, SubtaskKey(META, TASK, source), made)
 
 
 def _record(
@@ -78,7 +79,7 @@ def _record(
 ) -> None:
     """Write the records. ``altered``: these tables have a further column."""
     tables = {number: replace(TABLES[number], columns=(integer(), text(name))) for number, name in altered.items()}
-    subtask_record.record_statement(session, META, TASK, source, epoch, columns, tables, also)
+    subtask_record.record_statement(session, SubtaskKey(META, TASK, source), epoch, columns, tables, also)
 
 
 def _fresh(session: Session) -> object:
@@ -112,7 +113,7 @@ class _Random:
         made = {number: CreateStatement(f"CREATE TABLE `t` (`{name}` int)", "utf8mb4_bin") for number in numbers}
         self.record(
             source, {}, dict.fromkeys(numbers, name),
-            lambda session: ddl_progress.write_creations(session, META, TASK, source, made),
+            lambda session: ddl_progress.write_creations(session, SubtaskKey(META, TASK, source), made),
         )  # fmt: skip
 
     def park(self, source: str) -> None:
@@ -124,14 +125,14 @@ class _Random:
         dealing = replace(ALL, shards=ALL.shards.difference(numbers))
         self.record(
             source, {"dealing": dealing.to_json()}, {},
-            lambda session: parked_tables.write(session, META, TASK, source, parked),
+            lambda session: parked_tables.write(session, SubtaskKey(META, TASK, source), parked),
         )  # fmt: skip
 
     def unpark(self, source: str) -> None:
         numbers = self.numbers(COUNT)
         self.record(
             source, {"dealing": ALL.to_json()}, {},
-            lambda session: parked_tables.delete(session, META, TASK, source, numbers),
+            lambda session: parked_tables.delete(session, SubtaskKey(META, TASK, source), numbers),
         )  # fmt: skip
 
     def join(self, source: str) -> None:
@@ -191,9 +192,9 @@ def test_what_has_not_changed_is_not_read_again(session: Session) -> None:
 def test_records_begun_anew_are_read_anew(session: Session) -> None:
     cache = MemberCache(META, TASK)
     cache.read(session)
-    assert subtask_record.take_over(session, META, TASK, "mysql-01", numbered(2), "start over").starts_over
+    assert subtask_record.take_over(session, SubtaskKey(META, TASK, "mysql-01"), numbered(2), "start over").starts_over
     cache.read(session)
-    subtask_record.start_over(session, META, TASK, "mysql-01", 2, 3)
+    subtask_record.start_over(session, SubtaskKey(META, TASK, "mysql-01"), 2, 3)
     found = cache.read(session)
     assert not found.sources["mysql-01"].plans
     assert found == _fresh(session)

@@ -11,6 +11,7 @@ from shardmerge.proto import config_pb2
 from shardmerge.worker.core.mysql.connection import Endpoint, Session, Side, connect
 from shardmerge.worker.core.mysql.show_create import CreateStatement
 from shardmerge.worker.core.position import SourcePosition
+from shardmerge.worker.core.subtask_key import SubtaskKey
 from shardmerge.worker.ddl.locks.lock_inputs import LockInputsReader
 from shardmerge.worker.rules import Rules
 from shardmerge.worker.target.members.member_cache import MemberCache
@@ -28,7 +29,7 @@ from tests.support.epochs import numbered
 from tests.support.pair import KINDS
 from tests.support.plans import integer, table_plan
 
-WHO = ("dm_meta", "task", "mysql-01")
+WHO = SubtaskKey("dm_meta", "task", "mysql-01")
 CONFIG = config_pb2.SubTaskConfig(task="task", source_id="mysql-01", meta_schema="dm_meta")
 RULES = Rules.from_config(CONFIG)
 HERE = SourcePosition("bin.000001", 4)
@@ -57,11 +58,11 @@ def _record(server: Database, dealing: Partitioning, joining: Joining | None, wa
     session = _session(server)
 
     def also(inner: Session) -> None:
-        parked_tables.delete(inner, *WHO, [1])
-        parked_tables.write(inner, *WHO, {waits.number: waits} if waits is not None else {})
+        parked_tables.delete(inner, WHO, [1])
+        parked_tables.write(inner, WHO, {waits.number: waits} if waits is not None else {})
 
     columns = {"dealing": dealing.to_json(), "joining": joining.to_json() if joining is not None else ""}
-    subtask_record.record_statement(session, *WHO, 1, columns, {}, also)
+    subtask_record.record_statement(session, WHO, 1, columns, {}, also)
     session.close()
 
 
@@ -69,16 +70,16 @@ def _begin(server: Database) -> None:
     session = _session(server)
     server.execute("DROP DATABASE IF EXISTS dm_meta")
     ensure_meta(session, WHO[0])
-    subtask_record.take_over(session, *WHO, numbered(1), "")
+    subtask_record.take_over(session, WHO, numbered(1), "")
     creations = {number: CreateStatement("CREATE TABLE `t` (`id` bigint)", "utf8mb4_bin") for number in range(2)}
     subtask_record.begin(
         session,
-        *WHO,
+        WHO,
         1,
         Phase.REPLICATE,
         HERE,
         TABLES,
-        lambda inner: ddl_progress.write_creations(inner, *WHO, creations),
+        lambda inner: ddl_progress.write_creations(inner, WHO, creations),
     )
     session.close()
 
@@ -88,7 +89,7 @@ def _seen_by_agent(session: Session) -> set[int]:
 
 
 def _seen_by_statement(session: Session) -> set[int]:
-    return set(read_target_members(session, *WHO).own)
+    return set(read_target_members(session, WHO).own)
 
 
 _BEFORE = {

@@ -17,6 +17,7 @@ from pymysql.constants import ER
 from shardmerge.proto import errors
 from shardmerge.proto import worker_pb2 as pb
 from shardmerge.worker.core.mysql.connection import Endpoint, Side, connect
+from shardmerge.worker.core.subtask_key import SubtaskKey
 from shardmerge.worker.daemon.commands import quarantine
 from shardmerge.worker.daemon.commands.quarantine import KeySelection
 from shardmerge.worker.unit.contract import Failed, Stopped
@@ -28,7 +29,7 @@ from tests.support.mysql import MySQL
 from tests.support.task_runners import ProcessRunner
 from tests.support.wait import until
 
-WHO = (META, TASK, SOURCE)
+WHO = SubtaskKey(META, TASK, SOURCE)
 TABLES = ("shard_1.t", "shard_1.u", "shard_1.log")
 
 

@@ -10,6 +10,7 @@ from shardmerge.proto import errors
 from shardmerge.proto.errors import ShardmergeError
 from shardmerge.worker.core.mysql.connection import Endpoint, Session, Side, connect
 from shardmerge.worker.core.stop_signal import StopSignal
+from shardmerge.worker.core.subtask_key import SubtaskKey
 from shardmerge.worker.core.table_plan import TargetTable
 from shardmerge.worker.ddl.execute.run_once import digest_of, key_of_run, run_once
 from shardmerge.worker.target.records import ddl_progress, subtask_record
@@ -43,7 +44,7 @@ def session(server: Database) -> Iterator[Session]:
     made = connect(Endpoint(server.host, server.port, server.user, server.password), Side.TARGET, name="target")
     ensure_meta(made, META)
     for source in (FIRST, SECOND):
-        subtask_record.take_over(made, META, TASK, source, numbered(1), "")
+        subtask_record.take_over(made, SubtaskKey(META, TASK, source), numbered(1), "")
     yield made
     made.close()
 
@@ -51,13 +52,13 @@ def session(server: Database) -> Iterator[Session]:
 def _begun(session: Session, subject: str, clause: str) -> None:
     """The first source has begun a statement, and was killed before it sent it."""
     text = f"ALTER TABLE {TARGET.quoted} {clause}"
-    ddl_progress.write_begun(session, META, TASK, FIRST, subject, Begun(text, digest_of(session, [TARGET])))
+    ddl_progress.write_begun(session, SubtaskKey(META, TASK, FIRST), subject, Begun(text, digest_of(session, [TARGET])))
 
 
 def _run(session: Session, source: str, clause: str, *, run: str = "") -> None:
     run_once(
         session,
-        (META, TASK, source),
+        SubtaskKey(META, TASK, source),
         1,
         [TARGET],
         f"ALTER TABLE {TARGET.quoted} {clause}",
@@ -115,7 +116,7 @@ def test_rows_that_were_inserted_after_it_was_begun(server: Database, session: S
 
 
 def test_an_older_process_runs_nothing(server: Database, session: Session) -> None:
-    subtask_record.take_over(session, META, TASK, FIRST, numbered(2), "")
+    subtask_record.take_over(session, SubtaskKey(META, TASK, FIRST), numbered(2), "")
     with pytest.raises(ShardmergeError) as caught:
         _run(session, FIRST, "ADD a INT")
     assert caught.value.spec is errors.replicate.FENCED

@@ -22,6 +22,7 @@ from shardmerge.worker.core.mysql.lock_waits import (
     row_locks_visible,
 )
 from shardmerge.worker.core.stop_signal import StopSignal
+from shardmerge.worker.core.subtask_key import SubtaskKey
 from shardmerge.worker.core.table_plan import TargetTable
 from shardmerge.worker.ddl.execute.optimistic import STRICT
 from shardmerge.worker.ddl.execute.run_once import finish_computed, join_subject, key_of_run, run_once, subject_of
@@ -46,7 +47,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Database]:
     with _session(made) as session:
         ensure_meta(session, META)
         for source in (FIRST, SECOND):
-            subtask_record.take_over(session, META, TASK, source, numbered(1), "")
+            subtask_record.take_over(session, SubtaskKey(META, TASK, source), numbered(1), "")
     yield made
     made.stop()
 
@@ -74,7 +75,7 @@ def _run(server: Database, source: str, clauses: str = SWAP, *, run: str = "", c
     with _session(server) as session:
         run_once(
             session,
-            (META, TASK, source),
+            SubtaskKey(META, TASK, source),
             1,
             [TARGET],
             f"ALTER TABLE {TARGET.quoted} {clauses}",
@@ -130,11 +131,11 @@ def _swapped(server: Database) -> None:
 
 def _forgotten(server: Database, key: str) -> None:
     with _session(server) as session:
-        assert ddl_progress.has_begun_statement(session, META, TASK, FIRST)
+        assert ddl_progress.has_begun_statement(session, SubtaskKey(META, TASK, FIRST))
         # An earlier version reads this: it must not regard the statement as run.
-        assert ddl_progress.read_begun(session, META, TASK, FIRST, key) is None
-        ddl_progress.delete_begun(session, META, TASK, FIRST, key)
-        assert not ddl_progress.has_begun_statement(session, META, TASK, FIRST)
+        assert ddl_progress.read_begun(session, SubtaskKey(META, TASK, FIRST), key) is None
+        ddl_progress.delete_begun(session, SubtaskKey(META, TASK, FIRST), key)
+        assert not ddl_progress.has_begun_statement(session, SubtaskKey(META, TASK, FIRST))
 
 
 def test_a_kill_at_each_moment(server: Database, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -169,8 +170,8 @@ def test_another_source_finishes_a_schema_join(server: Database, monkeypatch: py
     _new_table(server)
     _killed_at(monkeypatch, 3, lambda: _run(server, FIRST, "DROP INDEX k, ADD INDEX k (b)", computed=True))
     with _session(server) as session:
-        finish_computed(session, (META, TASK, SECOND), TARGET, STRICT, StopSignal())
-        finish_computed(session, (META, TASK, SECOND), TARGET, STRICT, StopSignal())
+        finish_computed(session, SubtaskKey(META, TASK, SECOND), TARGET, STRICT, StopSignal())
+        finish_computed(session, SubtaskKey(META, TASK, SECOND), TARGET, STRICT, StopSignal())
     assert _jobs(server) == 2
     assert server.query("SHOW INDEX FROM shop.orders WHERE Key_name = 'k' AND Column_name = 'b'")
     _run(server, SECOND, "DROP INDEX k, ADD INDEX k (a, b)", computed=True)
@@ -205,7 +206,7 @@ def test_nothing_is_recorded_when_the_first_part_is_refused(server: Database) ->
         _run(server, FIRST, "ADD a INT, ADD INDEX (a)")
     assert refused.value.spec is errors.ddl.DDL_REFUSED
     with _session(server) as session:
-        assert not ddl_progress.has_begun_statement(session, META, TASK, FIRST)
+        assert not ddl_progress.has_begun_statement(session, SubtaskKey(META, TASK, FIRST))
 
 
 def test_the_holder_of_a_row_lock(server: Database) -> None:

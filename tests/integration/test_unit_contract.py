@@ -11,6 +11,7 @@ import pytest
 from shardmerge.proto import errors
 from shardmerge.worker.core.mysql.connection import Side
 from shardmerge.worker.core.stop_signal import StopSignal
+from shardmerge.worker.core.subtask_key import SubtaskKey
 from shardmerge.worker.replicate.unit import ReplicateUnit, StartState, first_checkpoints
 from shardmerge.worker.target.records import checkpoint as checkpoints
 from shardmerge.worker.target.records import subtask_record
@@ -31,20 +32,18 @@ def _replicate(rig: Rig) -> ProcessUnit:
     context = rig.context()
     session = rig.session(Side.TARGET)
     try:
-        first = checkpoints.read_all(session, META, TASK, SOURCE)
+        first = checkpoints.read_all(session, SubtaskKey(META, TASK, SOURCE))
         if not first:
             offset = rig.relay.locate(rig.start, 300, StopSignal())
             first = first_checkpoints(2, rig.epoch, rig.relay.relay_id, rig.start, offset)
             subtask_record.begin(
                 session,
-                META,
-                TASK,
-                SOURCE,
+                SubtaskKey(META, TASK, SOURCE),
                 rig.epoch,
                 subtask_record.Phase.REPLICATE,
                 rig.start,
                 rig.tables,
-                lambda inner: checkpoints.insert(inner, META, TASK, SOURCE, first),
+                lambda inner: checkpoints.insert(inner, SubtaskKey(META, TASK, SOURCE), first),
             )
     finally:
         session.close()

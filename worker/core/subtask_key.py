@@ -2,5 +2,12 @@
 
 from __future__ import annotations
 
-SubtaskKey = tuple[str, str, str]
-"""Meta schema, task, source."""
+from typing import NamedTuple
+
+
+class SubtaskKey(NamedTuple):
+    """``schema``: the meta schema, in which the records are."""
+
+    schema: str
+    task: str
+    source: str

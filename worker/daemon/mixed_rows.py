@@ -34,7 +34,7 @@ class MixedRows:
 def read_mixed_rows(session: Session, config: config_pb2.SubTaskConfig) -> MixedRows | None:
     """From the records at the target, as start-task --remove-meta would read them; None: the rows can be removed.
     Raises ``pymysql.MySQLError`` and the rules' errors."""
-    members = read_target_members(session, *who_of(config))
+    members = read_target_members(session, who_of(config))
     others = (*members.same_task, *members.other_tasks)
     kept = earlier_rows(members.own.values(), others, Rules.from_config(config)).unremovable
     if not kept:

@@ -150,7 +150,7 @@ class StatementDriver:
     def last_passed(self) -> StatementPlace | None:
         """The last statement that the stream has executed, read from the target."""
         who = self._context.who
-        return self._context.at_target(lambda session: ddl_progress.read_passed(session, *who, self._stream))
+        return self._context.at_target(lambda session: ddl_progress.read_passed(session, who, self._stream))
 
     def has_executed(self, statement: Statement) -> bool:
         """Whether this run has executed ``statement``, perhaps before the lanes have reached it."""
@@ -347,7 +347,7 @@ class StatementDriver:
         """See :class:`DdlContext`."""
         if self._stream is Stream.MAIN:
             return None
-        row = subtask_record.read_row(met.session, *self._context.who)
+        row = subtask_record.read_row(met.session, self._context.who)
         recorded = Partitioning.from_json(row.partitioning) if row is not None else None
         if recorded is None:
             return None
@@ -368,8 +368,8 @@ class StatementDriver:
         for action in found.skipped:
             log.info(
                 "event filter skips a statement: it does not run at the target",
-                task=self._context.who[1],
-                source=self._context.who[2],
+                task=self._context.who.task,
+                source=self._context.who.source,
                 position=str(statement.position),
                 statement=short_text(statement),
                 tables=shard_numbers(action),
@@ -382,7 +382,7 @@ class StatementDriver:
         rules, tables = self._context.rules, self.tables.scope
         if met.ddl is None or not rules.online.is_on:
             return scene, meant
-        seen = online_records.read(met.session, *self._context.who)
+        seen = online_records.read(met.session, self._context.who)
         course = OnlineContext(rules.online, seen, tables.holds, scene)
         step = classify(met.ddl, course)
         scene = replace(scene, shards=with_renamed_away(scene, course))
@@ -483,26 +483,26 @@ class StatementDriver:
         uncopied = changes.removed & changes.before.interrupted.keys()
 
         def also(inner: Session) -> None:
-            ddl_progress.write_creations(inner, *who, changes.creations)
-            parked_tables.write(inner, *who, changes.parked)
+            ddl_progress.write_creations(inner, who, changes.creations)
+            parked_tables.write(inner, who, changes.parked)
             dropped_columns.write(inner, *who[:2], changes.dropped)
-            online_records.write(inner, *who, changes.shadow_records)
-            interrupted_copies.forget(inner, *who, uncopied)
+            online_records.write(inner, who, changes.shadow_records)
+            interrupted_copies.forget(inner, who, uncopied)
             ddl_progress.write_passed(
                 inner,
-                *who,
+                who,
                 stream,
                 StatementPlace.of(statement),
                 timed=bool(result.arriving or result.departing),
-                partial=interrupted_copies.exist(inner, *who),
+                partial=interrupted_copies.exist(inner, who),
                 growing=bool(result.growing),
                 renamed=bool(result.partitioning.away),
             )
             for target in sorted(changes.joined):
                 executed_locks.forget_structure(inner, *who[:2], target)
             for subject in sorted(changes.subjects):
-                ddl_progress.delete_begun(inner, *who, subject)
+                ddl_progress.delete_begun(inner, who, subject)
             operator_statements.finish_all(inner, who, statement)
             failpoints.hit("ddl.passing")
 
-        subtask_record.record_statement(session, *who, self._context.epoch, self._columns(result), changes.tables, also)
+        subtask_record.record_statement(session, who, self._context.epoch, self._columns(result), changes.tables, also)

@@ -172,7 +172,7 @@ class FollowingStatements:
             session,
             changes,
             read_ddl_context(context, changes.before, session, stop, waits=True),
-            dict(online_records.read(session, *who)) if context.rules.online.is_on else {},
+            dict(online_records.read(session, who)) if context.rules.online.is_on else {},
             context.members.read(session),
             open_tracker(session, who, self.asker, context.epoch),
             dialect,
@@ -207,7 +207,7 @@ class FollowingStatements:
             self.known.memo,
             self.known.schemas,
             self.known.sources,
-            around.recorded(context.who[2]),
+            around.recorded(context.who.source),
         )
         executor = StatementExecutor(statement_context, structures, dialect, self.known.canonical, self.known.parked)
         return FollowingAlter(statement, ddl, shard, executor, queried.is_mariadb)

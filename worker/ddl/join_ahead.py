@@ -156,8 +156,8 @@ class JoinAhead:
         changes.set_later_structure(GrowingTable(later, statement.group_end, record), altered.tracked.creation)
         log.info(
             "the structure of a shard table changes at a following statement",
-            task=context.who[1],
-            source=context.who[2],
+            task=context.who.task,
+            source=context.who.source,
             table=plan.table.full_name,
             position=str(statement.position),
             statement=short_text(statement),

@@ -149,16 +149,16 @@ class ParkAgain:
             return
 
         def write(inner: Session) -> None:
-            parked_tables.write(inner, *who, changes.parked)
+            parked_tables.write(inner, who, changes.parked)
             failpoints.hit("park_again.recording")
 
-        subtask_record.record_statement(session, *who, context.epoch, {}, {}, write)
+        subtask_record.record_statement(session, who, context.epoch, {}, {}, write)
         failpoints.hit("park_again.recorded")
         for number in changes.parked:
             log.info(
                 "a shard table is parked at its next statement",
-                task=who[1],
-                source=who[2],
+                task=who.task,
+                source=who.source,
                 table=changes.before.plans[number].table.full_name,
                 position=str(found[number].position),
                 statement=short_text(found[number]),

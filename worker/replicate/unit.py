@@ -404,7 +404,7 @@ class ReplicateUnit:
 
     def _read_checkpoints(self) -> tuple[Checkpoint, ...]:
         context = self._context
-        return context.at_target(lambda session: checkpoints.read_begun(session, *context.who))
+        return context.at_target(lambda session: checkpoints.read_begun(session, context.who))
 
     def _repartition(
         self, found: tuple[Checkpoint, ...], at: Checkpoint, wanted: Partitioning
@@ -415,11 +415,11 @@ class ReplicateUnit:
         failpoints.hit("lanes.before_dealing")
 
         def rewrite(session: Session) -> None:
-            checkpoints.replace_all(session, *context.who, found, following)
+            checkpoints.replace_all(session, context.who, found, following)
             failpoints.hit("lanes.dealing")
 
         context.at_target(
-            lambda session: subtask_record.record_repartition(session, *context.who, epoch, wanted.to_json(), rewrite)
+            lambda session: subtask_record.record_repartition(session, context.who, epoch, wanted.to_json(), rewrite)
         )
         failpoints.hit("lanes.dealt")
         return following

@@ -33,7 +33,7 @@ class WatermarkRecorder:
             if left is None or lowest is None or lowest < left.done_at:
                 return
             context = self._context
-            store = SnapshotStore(*context.who, context.epoch)
+            store = SnapshotStore(context.who, context.epoch)
 
             def record(session: Session) -> None:
                 store.record_passed(session, left.shards)

@@ -25,6 +25,7 @@ from shardmerge.proto import errors, failpoints
 from shardmerge.worker.core.mysql.connection import Endpoint, Session, dialect_of, errno_of, quote_name
 from shardmerge.worker.core.position import RelayOffset, SourcePosition
 from shardmerge.worker.core.stop_signal import StopSignal
+from shardmerge.worker.core.subtask_key import SubtaskKey
 from shardmerge.worker.core.table_plan import TablePlan
 from shardmerge.worker.relay.serve.locate import GroupEnds
 from shardmerge.worker.snapshot.chunk_records import ChunkResult, HighWatermark, StoredChunk, TableReport
@@ -63,15 +64,12 @@ class SnapshotStore:
     Every method raises ``pymysql.MySQLError``; those that write raise FENCED once a newer epoch has taken over.
     """
 
-    def __init__(self, schema: str, task: str, source: str, epoch: int) -> None:
-        self.schema = schema
-        self.task = task
-        self.source = source
+    def __init__(self, who: SubtaskKey, epoch: int) -> None:
+        self.schema, self.task, self.source = self.who = who
         self.epoch = epoch
-        self._chunk = f"{quote_name(schema)}.`snapshot_chunk`"
-        self._table = f"{quote_name(schema)}.`snapshot_table`"
-        self._subtask = (task, source)
-        self._key = (schema, task, source)
+        self._chunk = f"{quote_name(who.schema)}.`snapshot_chunk`"
+        self._table = f"{quote_name(who.schema)}.`snapshot_table`"
+        self._subtask = who[1:]
 
     def fence(self, session: Session) -> None:
         """Keep the epoch from changing until the transaction ends. Raises FENCED."""
@@ -209,7 +207,7 @@ class SnapshotStore:
         session.begin()
         try:
             self.fence(session)
-            passed_watermarks.write(session, *self._key, shards)
+            passed_watermarks.write(session, self.who, shards)
             session.commit()
         finally:
             session.rollback()
@@ -307,9 +305,7 @@ def _stored(row: Sequence[Any]) -> StoredChunk:
 
 def read_handover(
     session: Session,
-    schema: str,
-    task: str,
-    source_id: str,
+    who: SubtaskKey,
     plans: Sequence[TablePlan],
     relay: Relay,
     source: Endpoint,
@@ -327,8 +323,8 @@ def read_handover(
     counts as its beginning. The watermarks' GTID sets are recorded, so that they can be located in another server's
     binlog too. Raises ``pymysql.MySQLError``, INCOMPLETE and what Relay.locate raises.
     """
-    store = SnapshotStore(schema, task, source_id, 0)
-    cleared = passed_watermarks.read(session, schema, task, source_id) if replicating else frozenset[int]()
+    store = SnapshotStore(who, 0)
+    cleared = passed_watermarks.read(session, who) if replicating else frozenset[int]()
     try:
         # Tables that no snapshot copied began with the stream: an incremental task that tables have joined since.
         wanted = store.read_shards(session).difference(cleared)
@@ -345,11 +341,11 @@ def read_handover(
         stored,
         plans,
         source,
-        task,
-        source_id,
+        who.task,
+        who.source,
         relay.relay_id,
         lambda position: relay.locate(position, _LOCATE_SECONDS, stop, first_if_before=replicating, ends=ends),
         {number: place.position for number, place in interrupted.items()},
     )
-    write_gtid_sets(session, schema, task, source_id, missing_gtid_sets(stored, plans, handover, relay))
+    write_gtid_sets(session, who, missing_gtid_sets(stored, plans, handover, relay))
     return handover

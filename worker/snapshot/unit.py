@@ -88,7 +88,7 @@ class SnapshotUnit:
         self._scope = TableScope(context.rules) if scope is None else scope
         self._interrupted: Mapping[int, Statement] = {}
         self._source_id = config.source_id
-        self._store = SnapshotStore(config.meta_schema, config.task, config.source_id, context.epoch)
+        self._store = SnapshotStore(context.who, context.epoch)
         self._progress = Progress(())
         self._dispenser: Dispenser | None = None
         self._job: GrowingJob | None = None

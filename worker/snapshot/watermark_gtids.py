@@ -18,6 +18,7 @@ from shardmerge.proto import errors
 from shardmerge.proto.errors import ShardmergeError
 from shardmerge.worker.core.mysql.connection import Session, errno_of, quote_name
 from shardmerge.worker.core.position import RelayOffset, SourcePosition
+from shardmerge.worker.core.subtask_key import SubtaskKey
 from shardmerge.worker.core.table_plan import TablePlan
 from shardmerge.worker.relay.model import Head
 from shardmerge.worker.snapshot.chunk_records import StoredChunk
@@ -83,19 +84,19 @@ def _place_of(offset: RelayOffset, relay: RelayPositions) -> SourcePosition:
         return SourcePosition("", 0)
 
 
-def write_gtid_sets(session: Session, schema: str, task: str, source: str, sets: Iterable[WatermarkGtids]) -> None:
+def write_gtid_sets(session: Session, who: SubtaskKey, sets: Iterable[WatermarkGtids]) -> None:
     """Record the sets. No fence is needed: a watermark's GTID set is a fact. Raises ``pymysql.MySQLError``."""
     batch: list[WatermarkGtids] = []
     for item in sets:
         batch.append(item)
         if len(batch) == _AT_ONCE:
-            _write(session, schema, task, source, batch)
+            _write(session, who, batch)
             batch = []
     if batch:
-        _write(session, schema, task, source, batch)
+        _write(session, who, batch)
 
 
-def _write(session: Session, schema: str, task: str, source: str, batch: Sequence[WatermarkGtids]) -> None:
+def _write(session: Session, who: SubtaskKey, batch: Sequence[WatermarkGtids]) -> None:
     names = "SELECT %s AS `shard`, %s AS `number`, %s AS `file`, %s AS `pos`, %s AS `server`, %s AS `known`"
     lines = " UNION ALL ".join([names, *["SELECT %s, %s, %s, %s, %s, %s"] * (len(batch) - 1)])
     values = [
@@ -105,15 +106,15 @@ def _write(session: Session, schema: str, task: str, source: str, batch: Sequenc
     ]
     with session.cursor() as cursor:
         cursor.execute(
-            f"UPDATE {quote_name(schema)}.`snapshot_chunk` c JOIN ({lines}) k "
+            f"UPDATE {quote_name(who.schema)}.`snapshot_chunk` c JOIN ({lines}) k "
             "ON c.`shard` = k.`shard` AND c.`number` = k.`number` SET c.`gtid_set` = k.`known` "
             "WHERE c.`task` = %s AND c.`source` = %s AND c.`gtid_set` = '' AND c.`source_pos` = k.`pos` "
             "AND BINARY c.`source_file` = BINARY k.`file` AND BINARY c.`source_server` = BINARY k.`server`",
-            (*values, task, source),
+            (*values, who.task, who.source),
         )
 
 
-def needs_file_watermark(session: Session, schema: str, task: str, source: str, shards: frozenset[int] | None) -> bool:
+def needs_file_watermark(session: Session, who: SubtaskKey, shards: frozenset[int] | None) -> bool:
     """Whether lanes may still need a watermark of these tables (None: of any table) that has no GTID set, so that it
     can only be located in the binlog files of its own server.
 
@@ -122,9 +123,9 @@ def needs_file_watermark(session: Session, schema: str, task: str, source: str, 
     try:
         with session.cursor() as cursor:
             cursor.execute(
-                f"SELECT DISTINCT `shard` FROM {quote_name(schema)}.`snapshot_chunk` "
+                f"SELECT DISTINCT `shard` FROM {quote_name(who.schema)}.`snapshot_chunk` "
                 "WHERE `task` = %s AND `source` = %s AND `source_file` <> '' AND `gtid_set` = ''",
-                (task, source),
+                (who.task, who.source),
             )
             found = {int(row[0]) for row in cursor.fetchall()}
     except pymysql.MySQLError as error:
@@ -132,4 +133,4 @@ def needs_file_watermark(session: Session, schema: str, task: str, source: str, 
             raise
         return False
     wanted = found if shards is None else found & shards
-    return bool(wanted) and not wanted <= passed_watermarks.read(session, schema, task, source)
+    return bool(wanted) and not wanted <= passed_watermarks.read(session, who)

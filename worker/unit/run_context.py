@@ -16,6 +16,7 @@ from shardmerge.worker.core.mysql.connection import Endpoint, Session, Side, cod
 from shardmerge.worker.core.position import Located, SourcePosition
 from shardmerge.worker.core.spark.run_access import RunAccess
 from shardmerge.worker.core.stop_signal import StopSignal
+from shardmerge.worker.core.subtask_key import SubtaskKey
 from shardmerge.worker.core.table import Table
 from shardmerge.worker.core.table_numbers import TableNumbers
 from shardmerge.worker.core.task_runner import TaskRunner
@@ -75,9 +76,8 @@ class Registry(Protocol):
     def unregister_dispenser(self, task: str, epoch: int) -> None: ...
 
 
-def who_of(config: config_pb2.SubTaskConfig) -> tuple[str, str, str]:
-    """The key of the subtask's records at the target: (meta schema, task, source)."""
-    return config.meta_schema, config.task, config.source_id
+def who_of(config: config_pb2.SubTaskConfig) -> SubtaskKey:
+    return SubtaskKey(config.meta_schema, config.task, config.source_id)
 
 
 def at_target(config: config_pb2.SubTaskConfig, work: Callable[[Session], T], *, seconds: float = _ANSWER_SECONDS) -> T:
@@ -146,7 +146,7 @@ class RunContext:
         return RunAccess(self.run_secret, self.source_endpoint, self.target_endpoint)
 
     @property
-    def who(self) -> tuple[str, str, str]:
+    def who(self) -> SubtaskKey:
         """See :func:`who_of`."""
         return who_of(self.config)
 

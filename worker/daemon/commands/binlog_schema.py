@@ -99,7 +99,7 @@ def _read_recorded(session: Session, config: config_pb2.SubTaskConfig, request: 
 
 def _response(session: Session, recorded: RecordedStructures, request: _Request) -> worker_pb2.WorkerSchemaResponse:
     plan = recorded.find(request.database, request.table)
-    creation = ddl_progress.read_creation(session, *recorded.who, plan.shard)
+    creation = ddl_progress.read_creation(session, recorded.who, plan.shard)
     found = find_target(session, plan)
     at_target = "" if found is None else read_create_statement(session, found.schema, found.name).text
     note = ""
@@ -125,7 +125,7 @@ def _change(
     _read_recorded(session, config, request).find(request.database, request.table)
     ensure_meta(session, config.meta_schema)
     taken = subtask_record.take_over(
-        session, *who, lambda above: epochs.acquire(request.task, request.source, above), meta_token
+        session, who, lambda above: epochs.acquire(request.task, request.source, above), meta_token
     )
     if taken.starts_over:
         # The next run deletes these records.
@@ -137,7 +137,7 @@ def _change(
     recorded.check_replaceable(session, plan)
     if request.op == worker_pb2.SCHEMA_OP_DELETE:
         subtask_record.record_statement(
-            session, *who, epoch, {}, {}, lambda inner: ddl_progress.write_reset(inner, *who, plan.shard)
+            session, who, epoch, {}, {}, lambda inner: ddl_progress.write_reset(inner, who, plan.shard)
         )
     else:
         recorded.replace(session, epoch, plan.shard, _wanted_structure(session, request, plan, config, source, epoch))

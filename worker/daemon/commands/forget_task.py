@@ -14,6 +14,7 @@ from shardmerge.proto.errors import ShardmergeError
 from shardmerge.proto.log import get_logger
 from shardmerge.worker.core.mysql.connection import Endpoint, Session, errno_of, quote_name, rows, text_of
 from shardmerge.worker.core.stop_signal import StopSignal, running_thread
+from shardmerge.worker.core.subtask_key import SubtaskKey
 from shardmerge.worker.core.table_plan import TargetTable
 from shardmerge.worker.daemon.mixed_rows import read_mixed_rows
 from shardmerge.worker.target.members.target_members import read_target_members
@@ -80,7 +81,7 @@ def _describe(session: Session, meta: str, task: str) -> pb.WorkerForgetTaskResp
     answer = pb.WorkerForgetTaskResponse(
         sources=_recorded_sources(session, meta, task), add_indexes=[one for one in lacking.values() if one]
     )
-    answer.held_keys = sum(held_store.count_keys(session, (meta, task, source)) for source in answer.sources)
+    answer.held_keys = sum(held_store.count_keys(session, SubtaskKey(meta, task, source)) for source in answer.sources)
     for target in sorted(members.targets, key=lambda one: one.names):
         count = _count(session, target)
         if count:
@@ -103,7 +104,7 @@ class _Members:
 
     @staticmethod
     def read(session: Session, meta: str, task: str) -> _Members:
-        members = read_target_members(session, meta, task, "")
+        members = read_target_members(session, SubtaskKey(meta, task, ""))
         own = {plan.target for plan in members.same_task} | _copied_into(session, meta, task)
         return _Members(frozenset(own), frozenset(plan.target for plan in members.other_tasks))
 

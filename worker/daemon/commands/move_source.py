@@ -60,7 +60,7 @@ def _places(subtask: config_pb2.SubTaskConfig) -> tuple[SourcePosition, ...]:
 
     def read(session: Session) -> tuple[SourcePosition, ...]:
         try:
-            return tuple(item.position for item in checkpoints.read_all(session, *who_of(subtask)))
+            return tuple(item.position for item in checkpoints.read_all(session, who_of(subtask)))
         except pymysql.MySQLError as error:
             if errno_of(error) not in (ER.BAD_DB_ERROR, ER.NO_SUCH_TABLE):
                 raise
@@ -76,8 +76,8 @@ def busy_with(session: Session, subtask: config_pb2.SubTaskConfig) -> str:
     """
     who = who_of(subtask)
     try:
-        row = subtask_record.read_row(session, *who)
-        waiting = parked_tables.read(session, *who)
+        row = subtask_record.read_row(session, who)
+        waiting = parked_tables.read(session, who)
     except pymysql.MySQLError as error:
         if errno_of(error) not in (ER.BAD_DB_ERROR, ER.NO_SUCH_TABLE):
             raise
@@ -93,7 +93,7 @@ def busy_with(session: Session, subtask: config_pb2.SubTaskConfig) -> str:
         return "has shard tables that are parked at a sharding DDL"
     partitioning = Partitioning.from_json(row.partitioning)
     shards = None if partitioning is None else partitioning.shards
-    if row.phase is Phase.REPLICATE and needs_file_watermark(session, *who, shards):
+    if row.phase is Phase.REPLICATE and needs_file_watermark(session, who, shards):
         return "has changes before the end of its snapshot to apply, known only by positions of the previous server"
     stop = subtask.stop_at.position.file if subtask.HasField("stop_at") else ""
     if stop and row.phase is not Phase.FINISHED:

@@ -25,6 +25,7 @@ from shardmerge.worker.core.mysql.connection import (
     rows,
 )
 from shardmerge.worker.core.position import SourcePosition
+from shardmerge.worker.core.subtask_key import SubtaskKey
 from shardmerge.worker.ddl.dry_run.dry_run import DryRun
 from shardmerge.worker.ddl.dry_run.model import Answer, ShardTable, SimulatedWait, tables_in_scope
 from shardmerge.worker.ddl.sql.dialect import Dialect
@@ -102,14 +103,14 @@ def _dry_run(session: Session, config: config_pb2.SubTaskConfig, sources: Sequen
         return Dialect(source, target, lambda names: find_fallback_collations(session, names))
 
     # For the whole task, whichever worker runs the preview.
-    copies = TargetCopies(open_tracker(session, (schema, task, ""), "preview", 0))
+    copies = TargetCopies(open_tracker(session, SubtaskKey(schema, task, ""), "preview", 0))
     routed: dict[str, Rules] = {}
     tables: dict[Member, ShardTable] = {}
     waiting: dict[Member, Parked] = {}
     silent: tuple[str, ...] = ()
     try:
-        found = read_target_members(session, schema, task, config.source_id, sources)
-        asked = subtask_record.read_row(session, schema, task, config.source_id)
+        found = read_target_members(session, SubtaskKey(schema, task, config.source_id), sources)
+        asked = subtask_record.read_row(session, SubtaskKey(schema, task, config.source_id))
         silent = (
             found.unrecorded_sources
             if asked is not None and asked.partitioning
@@ -118,11 +119,12 @@ def _dry_run(session: Session, config: config_pb2.SubTaskConfig, sources: Sequen
         silent = tuple(source for source in silent if source in sources)
         gone = dropped_columns.read(session, schema, task)
         for source in sorted({plan.source for plan in (*found.own.values(), *found.same_task)}):
-            row = subtask_record.read_row(session, schema, task, source)
+            who = SubtaskKey(schema, task, source)
+            row = subtask_record.read_row(session, who)
             partitioning = None if row is None else Partitioning.from_json(row.partitioning)
             routed[source] = partitioning.compiled_rules() if partitioning is not None else Rules.from_config(config)
-            creations = ddl_progress.read_creations(session, schema, task, source)
-            held = parked_tables.read(session, schema, task, source)
+            creations = ddl_progress.read_creations(session, who)
+            held = parked_tables.read(session, who)
             by_mariadb = target.is_mariadb if row is None or row.start is None else _is_mariadb(row.start)
             for plan in (*found.own.values(), *found.same_task):
                 if plan.source == source:

@@ -10,6 +10,7 @@ from pymysql.constants import ER
 from shardmerge.proto import config_pb2, errors, worker_pb2
 from shardmerge.proto.config import position
 from shardmerge.worker.core.mysql.connection import Endpoint, Side, coded_errors, connect, errno_of, to_coded
+from shardmerge.worker.core.subtask_key import SubtaskKey
 from shardmerge.worker.replicate.join.table_changes import Change, Joins, Leaves, Moves, Remaps, changes_of
 from shardmerge.worker.rules import Rules
 from shardmerge.worker.target.records import parked_tables, subtask_record
@@ -28,17 +29,17 @@ def preview_update(
     Raises UPDATE_TOO_EARLY, the rules' errors and coded errors of the servers.
     """
     rules = Rules.from_config(subtask)
-    who = (subtask.meta_schema, subtask.task, source.source_id)
+    who = SubtaskKey(subtask.meta_schema, subtask.task, source.source_id)
     target = Endpoint.from_proto(subtask.target)
     too_early = errors.replicate.UPDATE_TOO_EARLY(task=subtask.task, source=source.source_id)
     with closing(connect(target, Side.TARGET, name="target", read_timeout=_ANSWER_SECONDS)) as session:
         try:
-            row = subtask_record.read_row(session, *who)
+            row = subtask_record.read_row(session, who)
             recorded = None if row is None else Partitioning.from_json(row.partitioning)
             if row is None or recorded is None:
                 raise too_early
-            tables = subtask_record.read_tables(session, *who)
-            waiting = parked_tables.read(session, *who)
+            tables = subtask_record.read_tables(session, who)
+            waiting = parked_tables.read(session, who)
         except pymysql.MySQLError as error:
             if errno_of(error) in (ER.BAD_DB_ERROR, ER.NO_SUCH_TABLE):
                 raise too_early from error  # nothing has begun there yet

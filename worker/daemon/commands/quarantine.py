@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from shardmerge.proto import failpoints
 from shardmerge.proto import worker_pb2 as pb
 from shardmerge.worker.core.mysql.connection import Session, execute
+from shardmerge.worker.core.subtask_key import SubtaskKey
 from shardmerge.worker.target.apply.row_bisect import refused_rows_in
 from shardmerge.worker.target.quarantine import held_store, skipped_store
 from shardmerge.worker.target.quarantine.held_changes import (
@@ -24,7 +25,7 @@ from shardmerge.worker.target.quarantine.held_changes import (
     minimal_plan,
     net_change,
 )
-from shardmerge.worker.target.quarantine.held_store import HeldRecord, Reason, Who
+from shardmerge.worker.target.quarantine.held_store import HeldRecord, Reason
 from shardmerge.worker.target.quarantine.skipped_events import SkippedRow
 
 _STATEMENT_BYTES = 1 << 20
@@ -50,12 +51,12 @@ class KeySelection:
         return not self.key or self.key in (change.key_text, change.at.key.decode("utf-8", "backslashreplace"))
 
 
-def list_held(session: Session, who: Who, choice: KeySelection) -> pb.WorkerQuarantineResponse:
+def list_held(session: Session, who: SubtaskKey, choice: KeySelection) -> pb.WorkerQuarantineResponse:
     """The keys, the longest held first, at most a thousand."""
     return _answer(who, _chosen(held_store.read_chains(session, who, lock=False), choice), {})
 
 
-def retry(session: Session, who: Who, choice: KeySelection, *, safe_mode: bool) -> pb.WorkerQuarantineResponse:
+def retry(session: Session, who: SubtaskKey, choice: KeySelection, *, safe_mode: bool) -> pb.WorkerQuarantineResponse:
     """Apply each key's held changes, all keys in one transaction; what is refused again stays, with its new reason.
 
     Raises QUARANTINE_BROKEN, ``pymysql.MySQLError``: nothing has changed then.
@@ -86,7 +87,7 @@ def retry(session: Session, who: Who, choice: KeySelection, *, safe_mode: bool) 
     return answer
 
 
-def drop(session: Session, who: Who, choice: KeySelection) -> pb.WorkerQuarantineResponse:
+def drop(session: Session, who: SubtaskKey, choice: KeySelection) -> pb.WorkerQuarantineResponse:
     """Give up the keys' held changes, in one transaction with the record of them. Raises ``pymysql.MySQLError``."""
     execute(session, "START TRANSACTION")
     held_store.lock_lanes(session, who)
@@ -108,7 +109,7 @@ def _chosen(chains: Chains, choice: KeySelection) -> Chains:
     return {key: chain for key, chain in chains.items() if choice.matches(chain[0].change)}
 
 
-def _skipped(change: HeldChange, who: Who) -> SkippedRow:
+def _skipped(change: HeldChange, who: SubtaskKey) -> SkippedRow:
     _, _, source = who
     key = change.key_text
     columns = ", ".join(f"`{name}`" for name in change.columns)
@@ -119,7 +120,7 @@ def _skipped(change: HeldChange, who: Who) -> SkippedRow:
 
 
 def _answer(
-    who: Who, chains: Mapping[HeldKey, Iterable[HeldRecord]], reasons: Mapping[HeldKey, Reason]
+    who: SubtaskKey, chains: Mapping[HeldKey, Iterable[HeldRecord]], reasons: Mapping[HeldKey, Reason]
 ) -> pb.WorkerQuarantineResponse:
     _, _, source = who
     answer = pb.WorkerQuarantineResponse(total_keys=len(chains))

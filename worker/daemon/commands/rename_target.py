@@ -10,6 +10,7 @@ from shardmerge.proto import config_pb2, errors
 from shardmerge.proto import worker_pb2 as pb
 from shardmerge.proto.errors import ShardmergeError
 from shardmerge.worker.core.mysql.connection import Session, quote_name, rows, text_of
+from shardmerge.worker.core.subtask_key import SubtaskKey
 from shardmerge.worker.core.table_plan import TablePlan, TargetTable
 from shardmerge.worker.rules import Rules
 from shardmerge.worker.target.members.target_members import read_target_members
@@ -114,15 +115,15 @@ class _Survey:
         found: dict[str, _Source] = {}
         for subtask in subtasks:
             source = subtask.source_id
-            who = (schema, task, source)
-            row = subtask_record.read_row(session, *who)
+            who = SubtaskKey(schema, task, source)
+            row = subtask_record.read_row(session, who)
             recorded = Partitioning.from_json(row.partitioning) if row is not None else None
             if row is None or recorded is None or row.phase is not Phase.REPLICATE:
                 raise survey.busy(f"source {source} does not replicate all tables yet")
-            if row.joining or parked_tables.read(session, *who):
+            if row.joining or parked_tables.read(session, who):
                 raise survey.busy(f"tables of source {source} join, or wait before a DDL")
             rules = Rules.from_config(subtask)
-            tables = subtask_record.read_tables(session, *who)
+            tables = subtask_record.read_tables(session, who)
             found[source] = _Source(
                 recorded,
                 row.partitioning,
@@ -159,7 +160,7 @@ class _Survey:
     def check(self, session: Session, pair: _Pair) -> None:
         """Raises RENAME_* and ``pymysql.MySQLError``."""
         before, after = pair
-        others = read_target_members(session, self.schema, self.task, "").other_tasks
+        others = read_target_members(session, SubtaskKey(self.schema, self.task, "")).other_tasks
         if any(plan.target in pair for plan in others):
             raise errors.master.RENAME_SHARED(task=self.task, before=before.quoted, after=after.quoted)
         if exists(session, after):
@@ -187,12 +188,12 @@ class _Survey:
         if held:
             yield "changes of its rows are held in quarantine"
         for source, its in self.sources.items():
-            who = (self.schema, self.task, source)
+            who = SubtaskKey(self.schema, self.task, source)
             if its.has_other_rules():
                 yield f"an earlier update has not taken effect at source {source}, or the file changes other rules"
-            if ddl_progress.has_begun_statement(session, *who):
+            if ddl_progress.has_begun_statement(session, who):
                 yield f"a statement of source {source} runs at the target"
-            if interrupted_copies.read(session, *who, its.partitioning.shards):
+            if interrupted_copies.read(session, who, its.partitioning.shards):
                 yield f"a copy of source {source} was interrupted by a statement and is not complete"
             numbers = {number for number, plan in its.before.items() if plan.target == before}
             if any({key.parent, key.child} & numbers for key in its.partitioning.cascades):

@@ -132,12 +132,12 @@ def _as_recorded(
     because statements that follow in the binlog change it. Raises the rules' errors."""
     who = who_of(subtask)
     try:
-        row = subtask_record.read_row(session, *who)
+        row = subtask_record.read_row(session, who)
         if row is None:
             return shards
         partitioning, joining = Partitioning.from_json(row.partitioning), Joining.from_json(row.joining)
-        plans = subtask_plans(session, who, partitioning, joining, parked_tables.read(session, *who).keys())
-        creations = ddl_progress.read_creations(session, *who, plans.keys())
+        plans = subtask_plans(session, who, partitioning, joining, parked_tables.read(session, who).keys())
+        creations = ddl_progress.read_creations(session, who, plans.keys())
     except pymysql.MySQLError as error:
         if errno_of(error) not in (ER.BAD_DB_ERROR, ER.NO_SUCH_TABLE):
             raise

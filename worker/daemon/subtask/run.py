@@ -81,7 +81,7 @@ class SubTaskRun:
             with resources.coded_target_errors():
                 ensure_meta(target, config.meta_schema)
                 settle(target, config.meta_schema, config.task)
-                row = subtask_record.take_over(target, *resources.who, acquire, self._meta_token)
+                row = subtask_record.take_over(target, resources.who, acquire, self._meta_token)
                 _check_names(target, resources, rules, row)
             epoch = row.epoch
             if row.starts_over:
@@ -89,7 +89,7 @@ class SubTaskRun:
                     return Stopped()
                 held, epoch = epoch, acquire(epoch)
                 with resources.coded_target_errors():
-                    row = subtask_record.start_over(target, *resources.who, held, epoch)
+                    row = subtask_record.start_over(target, resources.who, held, epoch)
             elif row.is_before_copy:
                 row = _read_again(resources, target, row, acquire)
                 epoch = row.epoch
@@ -128,27 +128,25 @@ class SubTaskRun:
 
         Raises TARGET_WITHOUT_RECORDS, RECORDS_LOST, ETCD_UNAVAILABLE and ``pymysql.MySQLError``.
         """
-        meta_schema, task, source = self._resources.who
+        who = self._resources.who
         host, port = self._resources.config.target.host, self._resources.config.target.port
         # The server that had the records at the start of the run before, "": none since the last start-task.
-        before = self._resources.host.epochs.target_of(task, source)
+        before = self._resources.host.epochs.target_of(who.task, who.source)
         now = server_of(server_info(target))
-        row = subtask_record.find_row(target, meta_schema, task, source)
+        row = subtask_record.find_row(target, who)
         if row is None and before not in ("", now):
             raise errors.replicate.TARGET_WITHOUT_RECORDS(
-                task=task, source=source, host=host, port=port, schema=meta_schema, before=before, now=now
+                task=who.task, source=who.source, host=host, port=port, schema=who.schema, before=before, now=now
             )
         missing: list[str] = []
         if row is None:
             missing = [] if before == "" else ["its row of subtask"]
-        elif row.phase is not Phase.NEW and not subtask_record.is_start_over(
-            target, meta_schema, task, source, self._meta_token
-        ):
+        elif row.phase is not Phase.NEW and not subtask_record.is_start_over(target, who, self._meta_token):
             copies = row.phase is Phase.SNAPSHOT or bool(row.joining)
-            missing = [f"the table {name}" for name in missing_tables(target, meta_schema, copies=copies)]
+            missing = [f"the table {name}" for name in missing_tables(target, who.schema, copies=copies)]
         if missing:
             raise errors.replicate.RECORDS_LOST(
-                task=task, source=source, host=host, port=port, schema=meta_schema, missing=", ".join(missing)
+                task=who.task, source=who.source, host=host, port=port, schema=who.schema, missing=", ".join(missing)
             )
         return now
 
@@ -179,7 +177,7 @@ def _check_names(target: Session, resources: RunResources, rules: Rules, row: Su
     if rename.state is RenameState.BEGUN:
         raise errors.replicate.RENAME_UNDER_WAY(task=config.task)
     recorded = Partitioning.from_json(row.partitioning)
-    tables = subtask_record.read_tables(target, *resources.who)
+    tables = subtask_record.read_tables(target, resources.who)
     plans = recorded.plans(resources.source_id, tables) if recorded is not None else ()
     routes = [rules.route(plan.table.schema, plan.table.name) for plan in plans if plan.target == rename.after]
     names = {(route.target_schema, route.target_table) for route in routes if route is not None}
@@ -196,6 +194,6 @@ def _read_again(resources: RunResources, target: Session, row: SubTaskRow, acqui
     """``row``, or phase NEW if nothing is copied: an operator may have changed the tables, because they did not fit the
     target."""
     with resources.coded_target_errors():
-        if subtask_record.has_chunks(target, *resources.who):
+        if subtask_record.has_chunks(target, resources.who):
             return row
-        return subtask_record.begin_again(target, *resources.who, row.epoch, acquire(row.epoch))
+        return subtask_record.begin_again(target, resources.who, row.epoch, acquire(row.epoch))

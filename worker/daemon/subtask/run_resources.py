@@ -13,6 +13,7 @@ from shardmerge.proto.state_pb2 import BinlogOp
 from shardmerge.worker.core.mysql.connection import Endpoint, Session, Side, coded_errors, connect
 from shardmerge.worker.core.spark.run_access import new_secret
 from shardmerge.worker.core.stop_signal import StopSignal
+from shardmerge.worker.core.subtask_key import SubtaskKey
 from shardmerge.worker.core.table import Table
 from shardmerge.worker.core.table_numbers import TableNumbers
 from shardmerge.worker.daemon.subtask.source_context import SourceContext
@@ -76,7 +77,7 @@ class RunResources:
         return self.host.source.source_id
 
     @property
-    def who(self) -> tuple[str, str, str]:
+    def who(self) -> SubtaskKey:
         """See :func:`shardmerge.worker.unit.run_context.who_of`."""
         return who_of(self.config)
 
@@ -114,7 +115,7 @@ class RunResources:
     def row(self) -> SubTaskRow:
         """The subtask's record at the target, as of now."""
         with self.at_target() as target:
-            row = subtask_record.read_row(target, *self.who)
+            row = subtask_record.read_row(target, self.who)
         assert row is not None  # noqa: S101 - for the type checker: it was taken over
         return row
 

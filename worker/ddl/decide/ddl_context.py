@@ -23,10 +23,10 @@ def read_ddl_context(
 ) -> DdlContext:
     """The current context. ``reserved``: ``reserved_number`` of the context. ``waits``: the stream is of a subtask with
     a shard-mode."""
-    meta_schema, task, source = context.who
+    _, task, source = context.who
     plans = list(tables.plans.values())
     # Not needed with a shard-mode: each of its tables waits for all others.
-    others = () if waits else read_target_members(session, meta_schema, task, source).same_task
+    others = () if waits else read_target_members(session, context.who).same_task
     shard_counts: dict[str, int] = {}
     for plan in (*plans, *others):
         shard_counts[plan.target_name] = shard_counts.get(plan.target_name, 0) + 1

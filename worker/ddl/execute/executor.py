@@ -110,7 +110,7 @@ class StatementExecutor:
         """If the action fails because its target does not exist, the block raises MERGED_TABLE_MISSING."""
         context, known = self.context, self.context.plans
         plans = [known[number] for number in shard_numbers(action) if number in known]
-        return naming_missing(context.run_context.target_endpoint, plans, context.who[1], context.place)
+        return naming_missing(context.run_context.target_endpoint, plans, context.who.task, context.place)
 
     def alter(self, action: Alter) -> None:
         """The structure of one shard table changes, and its target's structure too."""
@@ -232,7 +232,7 @@ class StatementExecutor:
         ):
             return
         # The target's structure is read next: it must have all its indexes.
-        wait_for_indexes(context.session, context.who[0], [shard.target], context.stop, context.on_wait)
+        wait_for_indexes(context.session, context.who.schema, [shard.target], context.stop, context.on_wait)
         finish_computed(context.session, context.who, shard.target, STRICT, context.stop)
         if context.stop.is_set:
             return
@@ -314,8 +314,8 @@ class StatementExecutor:
         if why:
             log.warning(
                 "a shard table is parked: its target cannot take a sharding DDL at once",
-                task=context.who[1],
-                source=context.who[2],
+                task=context.who.task,
+                source=context.who.source,
                 table=shard.plan.table.full_name,
                 position=str(statement.position),
                 statement=text,
@@ -417,7 +417,7 @@ class StatementExecutor:
                 continue
             merged = [*self._companions(plan), plan]
             with coded_errors(context.run_context.target_endpoint, Side.TARGET, "target"):
-                facts = require_target(context.session, merged, context.who[1], context.place)
+                facts = require_target(context.session, merged, context.who.task, context.place)
             context.changes.one_lane[plan.target] = facts.one_lane or self._keeps_one_lane(merged)
 
     # --- parts

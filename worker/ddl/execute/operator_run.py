@@ -127,7 +127,7 @@ def run_operator_statement(context: StatementContext, wanted: TargetStatement) -
     with cancellable_session(
         stop, context.run_context.target_endpoint, Side.TARGET, name="target", read_timeout=None
     ) as session:
-        wait_for_indexes(session, who[0], wanted.tables, stop, context.on_wait)
+        wait_for_indexes(session, who.schema, wanted.tables, stop, context.on_wait)
         if stop.is_set:
             return
         subject = subject_of([*wanted.tables, *_schemas(wanted.ddl)])
@@ -147,7 +147,7 @@ def _run_alone(session: Session, context: StatementContext, wanted: TargetStatem
     wait_for_jobs(session, wanted.tables, context.stop, context.on_wait)
     if context.stop.is_set:
         return
-    begun = ddl_progress.read_begun(session, *who, one.subject) or ddl_progress.read_begun(session, *who, earlier)
+    begun = ddl_progress.read_begun(session, who, one.subject) or ddl_progress.read_begun(session, who, earlier)
     is_known = begun is not None and begun.statement == one.text
     text = one.text
     marked: Marks | None = None
@@ -159,7 +159,7 @@ def _run_alone(session: Session, context: StatementContext, wanted: TargetStatem
             execute(session, f"CREATE TABLE {marked[0].quoted} (id INT PRIMARY KEY)")
     before = _digest_of_definitions(session, wanted, marked)
     in_parts = not dialect_of(session).combines_actions
-    progress = divided_statements.read(session, *who, one.subject) if in_parts else None
+    progress = divided_statements.read(session, who, one.subject) if in_parts else None
     divided = divided_at(session, one.text, context.sql_mode) if progress is None else None
     match next_step(begun, one.text, before):
         case _ if progress is not None:
@@ -240,7 +240,7 @@ def _run_parts(
             return parts.run(progress)
     except (ShardmergeError, pymysql.MySQLError):
         with suppress(pymysql.MySQLError):  # the connection is lost: the state stays unknown
-            if divided_statements.read(session, *context.who, one.subject) is None:  # none of the parts has run
+            if divided_statements.read(session, context.who, one.subject) is None:  # none of the parts has run
                 session.begin()
                 operator_statements.delete(session, context.who, one)
                 session.commit()

@@ -86,7 +86,7 @@ def join_target(
     members = _members(found, context, plan)
     parked = [each for each in parked_of(found, plan.target) if (each[0].source, each[0].shard) != (source, plan.shard)]
     # A statement that was begun before another table was parked is finished: the target may have it already.
-    if parked and divided_statements.is_begun(session, schema, task, source, join_subject(plan.target)):
+    if parked and divided_statements.is_begun(session, context.who, join_subject(plan.target)):
         parked = []
     coming: list[ShardSchema] = []
     for other, known, item in parked:
@@ -301,7 +301,7 @@ def distinct_schemas(shards: Iterable[ShardSchema]) -> tuple[ShardSchema, ...]:
 
 def _members(found: TaskMembers, context: StatementContext, plan: TablePlan) -> dict[Member, TablePlan]:
     """The task's other shard tables of the target."""
-    source = context.who[2]
+    source = context.who.source
     mine = found.sources.get(source)
     here = {} if mine is None else {at: other for at, other in mine.plans.items() if at not in context.changes.removed}
     here |= context.plans

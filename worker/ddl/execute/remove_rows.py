@@ -90,7 +90,7 @@ def parts_of(
 def _owned(context: StatementContext, shard: ShardTarget) -> Owned:
     """Which of the target's rows belong to the shard table, considering shard tables of all tasks, sources and
     streams."""
-    found = read_target_members(context.session, *context.who)
+    found = read_target_members(context.session, context.who)
     if found.unrecorded_sources:
         return NotSeparable(f"source {found.unrecorded_sources[0]} has not begun, so its shard tables are not known")
     gone = context.changes.removed

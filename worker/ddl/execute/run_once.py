@@ -32,6 +32,7 @@ from shardmerge.proto.log import get_logger
 from shardmerge.worker.core.mysql.connection import Session, dialect_of, execute, quote_name, rows, text_of
 from shardmerge.worker.core.mysql.server_errors import ErrorKind, errno_of, kind_of, reason_of
 from shardmerge.worker.core.stop_signal import StopSignal
+from shardmerge.worker.core.subtask_key import SubtaskKey
 from shardmerge.worker.core.table_plan import TargetTable
 from shardmerge.worker.ddl.execute.ddl_jobs import running_jobs, wait_for_jobs
 from shardmerge.worker.ddl.execute.run_parts import PartsRun, divided_at
@@ -53,8 +54,6 @@ _MDL_WAIT_SECONDS = 30
 """How long the statement waits for transactions that use the table; meanwhile other sessions wait for the statement."""
 
 _AUTO_INCREMENT = re.compile(r" AUTO_INCREMENT=\d+")
-
-Who = tuple[str, str, str]
 
 
 def subject_of(targets: Sequence[TargetTable], number: int = 0) -> str:
@@ -123,7 +122,7 @@ def key_of_run(targets: Sequence[TargetTable], run: str) -> str:
 
 def run_once(
     session: Session,
-    who: Who,
+    who: SubtaskKey,
     epoch: int,
     targets: Sequence[TargetTable],
     statement: str,
@@ -152,7 +151,7 @@ def run_once(
     """
     _, task, source = who
     subject = subject or subject_of(targets)
-    wait_for_indexes(session, who[0], targets, stop, on_wait)
+    wait_for_indexes(session, who.schema, targets, stop, on_wait)
     if stop.is_set:
         return
     with subject_lock(session, who, epoch, subject, targets, stop, on_wait) as held:
@@ -167,7 +166,7 @@ def run_once(
         if known is not None:
             parts.run(*known)
             return
-        begun = ddl_progress.read_begun(session, *who, subject)
+        begun = ddl_progress.read_begun(session, who, subject)
         if begun is None or begun.statement != statement:
             prepare(session)
         now = digest_of(session, targets)
@@ -188,7 +187,7 @@ def run_once(
                 parts.begin(replace(divided, place=place, computed=computed), now)
                 return
             case NextStep.BEGIN:
-                ddl_progress.write_begun(session, *who, key, Begun(statement, now))
+                ddl_progress.write_begun(session, who, key, Begun(statement, now))
             case NextStep.RUN:
                 pass
         failpoints.hit("ddl.begun")
@@ -200,12 +199,12 @@ def run_once(
             # meanwhile, their definitions differ and the record is kept.
             with suppress(pymysql.MySQLError):  # the connection is lost: the state stays unknown
                 if not running_jobs(session, targets) and digest_of(session, targets) == now:
-                    ddl_progress.delete_begun(session, *who, key)
+                    ddl_progress.delete_begun(session, who, key)
             raise
         failpoints.hit("ddl.run")
         if computed and has_run:
             # Statements that were begun and not sent have still not run, though the definitions differ now.
-            ddl_progress.move_begun(session, *who, key, now, digest_of(session, targets))
+            ddl_progress.move_begun(session, who, key, now, digest_of(session, targets))
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,7 +213,7 @@ class StatementParts:
     return early when ``stop`` is set; they raise DDL_REFUSED, DDL_PART_REFUSED and ``pymysql.MySQLError``."""
 
     session: Session
-    who: Who
+    who: SubtaskKey
     key: str
     targets: Sequence[TargetTable]
     session_settings: StatementSession
@@ -231,7 +230,7 @@ class StatementParts:
         if shared:
             # Its key identifies the run.
             return max(found.items(), key=lambda each: each[1].divided.ran, default=None)
-        source = self.who[2]
+        source = self.who.source
         known = found.get(source)
         if known is None or known.divided.statement != statement:
             return None
@@ -241,16 +240,16 @@ class StatementParts:
 
     def begin(self, divided: DividedStatement, now: str) -> None:
         """Record the parts, and run them. ``now``: digest of the tables' definitions."""
-        ddl_progress.delete_begun(self.session, *self.who, self.key)
+        ddl_progress.delete_begun(self.session, self.who, self.key)
         progress = Progress(divided, now)
-        divided_statements.write(self.session, *self.who, self.key, progress)
+        divided_statements.write(self.session, self.who, self.key, progress)
         failpoints.hit("ddl.divided")
-        self.run(self.who[2], progress)
+        self.run(self.who.source, progress)
 
     def run(self, source: str, progress: Progress) -> None:
         """Run the parts that have not run. ``source``: which has the record."""
         _, task, own = self.who
-        who = (*self.who[:2], source)
+        who = self.who._replace(source=source)
         if progress.is_complete:
             log.info("a statement has run already", task=task, source=own, statement=progress.divided.statement)
             return
@@ -258,7 +257,7 @@ class StatementParts:
 
         def move(before: str, now: str) -> None:
             # Statements that were begun and not sent have still not run, though the definitions differ now.
-            ddl_progress.move_begun(self.session, *who, divided_subject(self.key), before, now)
+            ddl_progress.move_begun(self.session, who, divided_subject(self.key), before, now)
 
         with self.session_settings.applied_to(self.session):
             PartsRun(
@@ -275,7 +274,7 @@ class StatementParts:
 
 
 def finish_computed(
-    session: Session, who: Who, target: TargetTable, settings: StatementSession, stop: StopSignal
+    session: Session, who: SubtaskKey, target: TargetTable, settings: StatementSession, stop: StopSignal
 ) -> None:
     """Finish the computed statements on ``target`` that a killed run, of any source of the task, has begun in parts:
     before another statement is computed, and under the lock that all of them hold. A statement whose next part the
@@ -295,7 +294,7 @@ def finish_computed(
             except ShardmergeError as error:
                 if error.spec not in (errors.ddl.DDL_REFUSED, errors.ddl.DDL_PART_REFUSED):
                     raise
-                log.warning("a part of a schema join is refused", task=who[1], source=source, error=str(error))
+                log.warning("a part of a schema join is refused", task=who.task, source=source, error=str(error))
 
 
 def wait_for_indexes(
@@ -310,7 +309,7 @@ def wait_for_indexes(
 
 def run_statement(
     session: Session,
-    who: Who,
+    who: SubtaskKey,
     tables: Sequence[TargetTable],
     statement: str,
     position: object,
@@ -357,7 +356,7 @@ def run_statement(
     return False
 
 
-def check_epoch(session: Session, who: Who, epoch: int, *, lock: bool = False) -> None:
+def check_epoch(session: Session, who: SubtaskKey, epoch: int, *, lock: bool = False) -> None:
     """Raises FENCED unless the subtask's epoch is ``epoch``. ``lock``: keeps it locked until the transaction ends."""
     schema, task, source = who
     found = rows(
@@ -373,7 +372,7 @@ def check_epoch(session: Session, who: Who, epoch: int, *, lock: bool = False) -
 @contextmanager
 def subject_lock(
     session: Session,
-    who: Who,
+    who: SubtaskKey,
     epoch: int,
     subject: str,
     tables: Sequence[TargetTable],

@@ -85,10 +85,10 @@ class PartsRun:
         if progress.divided.ran and not progress.divided.computed:
             self._write(replace(progress, before=""))
         else:
-            ddl_progress.delete_begun(self.session, *self.who, self.subject)
+            ddl_progress.delete_begun(self.session, self.who, self.subject)
 
     def _write(self, progress: Progress) -> None:
-        divided_statements.write(self.session, *self.who, self.subject, progress)
+        divided_statements.write(self.session, self.who, self.subject, progress)
 
 
 def part_refusal(error: ShardmergeError, divided: DividedStatement) -> ShardmergeError:

@@ -10,9 +10,10 @@ from shardmerge.proto.errors import ErrorSpec, ShardmergeError
 from shardmerge.worker.core.mysql.cancellable_session import cancellable_session
 from shardmerge.worker.core.mysql.connection import Session, Side
 from shardmerge.worker.core.stop_signal import StopSignal
+from shardmerge.worker.core.subtask_key import SubtaskKey
 from shardmerge.worker.core.table_plan import TablePlan, TargetTable
 from shardmerge.worker.ddl.decide.barrier_state import BarrierChanges
-from shardmerge.worker.ddl.execute.run_once import Who, run_once, subject_of
+from shardmerge.worker.ddl.execute.run_once import run_once, subject_of
 from shardmerge.worker.ddl.sql.statement import Ddl
 from shardmerge.worker.relay.model import Statement
 from shardmerge.worker.target.records.statement_session import StatementSession
@@ -37,7 +38,7 @@ class StatementContext:
     removed_shards: frozenset[int]
 
     @property
-    def who(self) -> Who:
+    def who(self) -> SubtaskKey:
         return self.run_context.who
 
     @property

@@ -120,7 +120,7 @@ class StatementStructures:
         known = (
             context.changes.creations.get(plan.shard)
             or self.recorded.get(plan.shard)
-            or ddl_progress.read_creation(context.session, *context.who, plan.shard)
+            or ddl_progress.read_creation(context.session, context.who, plan.shard)
         )
         if known is not None:
             return known
@@ -235,7 +235,7 @@ class StatementStructures:
     def _present(self, name: TableName, why: str) -> Tracked:
         """The table as the source has it now. ``why``: the reason to look there."""
         with self.context.at_source() as session:
-            found = present_table(session, name, self.context.who[2])
+            found = present_table(session, name, self.context.who.source)
             if found is None:
                 reason = f"{why}, and the new table is gone from the source"
                 raise self.context.refusal(errors.ddl.STRUCTURE_REFUSES, table=".".join(name), reason=reason, errno=0)

@@ -14,10 +14,10 @@ from shardmerge.worker.core.mysql.connection import Session
 from shardmerge.worker.core.mysql.create_table import UnreadableCreateTable
 from shardmerge.worker.core.mysql.show_create import CreateStatement, read_create_statement
 from shardmerge.worker.core.stop_signal import StopSignal
+from shardmerge.worker.core.subtask_key import SubtaskKey
 from shardmerge.worker.core.table_plan import TablePlan
 from shardmerge.worker.ddl.execute.optimistic import STRICT
 from shardmerge.worker.ddl.execute.run_once import (
-    Who,
     finish_computed,
     join_subject,
     run_once,
@@ -43,7 +43,7 @@ class TargetWidener:
     """``session``: at the target, in no transaction."""
 
     session: Session
-    who: Who
+    who: SubtaskKey
     epoch: int
     stop: StopSignal
 
@@ -67,8 +67,8 @@ class TargetWidener:
             if isinstance(answer, NotJoinable):
                 log.warning(
                     "the target cannot take a shard table's columns",
-                    task=who[1],
-                    source=who[2],
+                    task=who.task,
+                    source=who.source,
                     table=plan.table.full_name,
                     reason=answer.reason,
                 )
@@ -78,7 +78,7 @@ class TargetWidener:
                 run_once(session, who, self.epoch, [target], text, STRICT, self.stop, lambda _: None, computed=True)
             if not self.stop.is_set:
                 session.begin()
-                ddl_progress.delete_begun(session, *who, subject_of([target]))
+                ddl_progress.delete_begun(session, who, subject_of([target]))
                 session.commit()
 
     def _answer(self, plan: TablePlan, creation: CreateStatement) -> SchemaJoin | NotJoinable:

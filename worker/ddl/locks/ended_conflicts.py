@@ -119,7 +119,7 @@ class EndedConflicts:
         self._following.update(parked, seen.plans)
         schema, task, _ = self._context.who
         gone = dropped_columns.read(session, schema, task)
-        copied = interrupted_copies.read(session, *self._context.who, list(parked))
+        copied = interrupted_copies.read(session, self._context.who, list(parked))
         hopeless: set[tuple[object, ...]] = set()
         with ExitStack() as sessions:
             converter = StatementConverter(self._context, self._ops, tracker, sessions, stop)
@@ -182,7 +182,7 @@ class EndedConflicts:
         of the table's statement; ``gone``: the columns that tables have dropped while the target keeps them."""
         plan = seen.plans[number]
         digest = self._canonical.digest(plan.table, seen.creations[number], tracker)
-        return plan.target, digest, form, gone.get((self._context.who[2], number), frozenset())
+        return plan.target, digest, form, gone.get((self._context.who.source, number), frozenset())
 
     def join_again(self, ended: EndedConflict, tracker: SchemaTracker) -> TargetJoin | None:
         """The target's change now, under the target's lock; None: there is none any more."""

@@ -25,6 +25,7 @@ from shardmerge.worker.core.mysql.cancellable_session import ANSWER_SECONDS, can
 from shardmerge.worker.core.mysql.connection import Session, Side
 from shardmerge.worker.core.position import RelayOffset
 from shardmerge.worker.core.stop_signal import StopSignal, running_thread
+from shardmerge.worker.core.subtask_key import SubtaskKey
 from shardmerge.worker.core.table_plan import TargetTable
 from shardmerge.worker.ddl.decide.operator_override import Ops
 from shardmerge.worker.ddl.execute.optimistic import STRICT, TargetJoin
@@ -124,7 +125,7 @@ class LockAgent:
         self._context = context
         self._lock_client = desk
         self._ops = ops
-        self._inputs = LockInputsReader(context.who[2], context.rules, context.members)
+        self._inputs = LockInputsReader(context.who.source, context.rules, context.members)
         self._parked_queue = waiting
         waiting.on_change = desk.wake
         self._canonical = CanonicalCreates()
@@ -377,7 +378,7 @@ class LockAgent:
         with subject_lock(session, who, epoch, subject, [target], stop, self._set_activity) as held:
             if not held or self._parked_queue.waiting().get(number, (None,))[0] != ended.parked:
                 return False
-            wait_for_indexes(session, self._context.who[0], [target], stop, self._set_activity)
+            wait_for_indexes(session, self._context.who.schema, [target], stop, self._set_activity)
             lock = self._lock_client.current_lock(self._context.config.task, target)
             if lock is not None and lock.stage != _Stage.STAGE_GATHERING and lock.form == forms[number]:
                 return False  # the lock releases the table
@@ -414,7 +415,7 @@ class LockAgent:
             dropped_columns.write(inner, schema, task, join.dropped)
             if ended.changes_target:
                 executed_locks.forget_structure(inner, schema, task, target)
-            ddl_progress.delete_begun(inner, *context.who, subject)
+            ddl_progress.delete_begun(inner, context.who, subject)
 
         reason = "its conflict has ended"
         self._release(session, {replace(ended.parked, skips=ended.skips): ended.tracked}, reason, also=also)
@@ -542,12 +543,12 @@ class LockAgent:
         def also(inner: Session) -> None:
             executed_locks.write(inner, schema, task, target, run)
             for key, source in begun:
-                ddl_progress.delete_begun(inner, schema, task, source, key)
-            ddl_progress.delete_begun(inner, *context.who, subject_of([target]))  # of an earlier version
+                ddl_progress.delete_begun(inner, SubtaskKey(schema, task, source), key)
+            ddl_progress.delete_begun(inner, context.who, subject_of([target]))  # of an earlier version
             if override is not None:
                 override.finish(inner, context)
 
-        subtask_record.record_statement(session, *context.who, context.epoch, {}, {}, also)
+        subtask_record.record_statement(session, context.who, context.epoch, {}, {}, also)
         failpoints.hit("lock.told")
 
     def _release(
@@ -561,7 +562,7 @@ class LockAgent:
         """Release these tables: record their structures after the statement. ``overrides``: the operator's statements
         that have replaced it. ``also``: records more in the transaction."""
         context = self._context
-        copies = interrupted_copies.read(session, *context.who, [item.number for item in freed])
+        copies = interrupted_copies.read(session, context.who, [item.number for item in freed])
         released = {
             item.number: replace(
                 item, released=True, resumes_copy=copies[item.number].number if item.number in copies else 0
@@ -578,9 +579,9 @@ class LockAgent:
                 left[source, number] = columns - back
 
         def record(inner: Session) -> None:
-            parked_tables.write(inner, *context.who, released)
+            parked_tables.write(inner, context.who, released)
             ddl_progress.write_creations(
-                inner, *context.who, {item.number: tracked.creation for item, tracked in freed.items()}
+                inner, context.who, {item.number: tracked.creation for item, tracked in freed.items()}
             )
             dropped_columns.write(inner, schema, task, left)
             for one in overrides:
@@ -588,7 +589,7 @@ class LockAgent:
             also(inner)
 
         failpoints.hit("lock.before_release")
-        subtask_record.record_statement(session, *context.who, context.epoch, {}, tables, record)
+        subtask_record.record_statement(session, context.who, context.epoch, {}, tables, record)
         failpoints.hit("lock.released")
         self._parked_queue.release(released.values())
         log.info(

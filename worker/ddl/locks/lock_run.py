@@ -15,6 +15,7 @@ from shardmerge.proto import config_pb2, failpoints, state_pb2
 from shardmerge.worker.core.mysql.cancellable_session import cancellable_session
 from shardmerge.worker.core.mysql.connection import Session, Side, dialect_of, quote_name
 from shardmerge.worker.core.stop_signal import StopSignal
+from shardmerge.worker.core.subtask_key import SubtaskKey
 from shardmerge.worker.core.table_plan import TablePlan, TargetTable
 from shardmerge.worker.ddl.execute.added_keys import target_keys, with_extracted_columns
 from shardmerge.worker.ddl.execute.ddl_jobs import wait_for_jobs
@@ -82,7 +83,7 @@ class LockRunner:
             if session is None:
                 return _NOT_YET
             if self._is_optimistic and not lock.forced:
-                wait_for_indexes(session, self.context.who[0], [target], stop, self.on_wait)
+                wait_for_indexes(session, self.context.who.schema, [target], stop, self.on_wait)
                 wait_for_jobs(session, [target], stop, self.on_wait)
                 finish_computed(session, self.context.who, target, STRICT, stop)
                 now = self.client.current_lock(self.context.config.task, target)
@@ -160,7 +161,7 @@ class LockRunner:
         schema, task, _ = self.context.who
         key = key_of_run([target_of(lock)], lock.generation)
         for source in divided_statements.begun_sources(session, schema, task, key):
-            ddl_progress.delete_begun(session, schema, task, source, key)
+            ddl_progress.delete_begun(session, SubtaskKey(schema, task, source), key)
 
     def _run(self, session: Session, lock: Lock, same: ParkedStatement | None, stop: StopSignal) -> None:
         context = self.context

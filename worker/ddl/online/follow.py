@@ -181,8 +181,8 @@ class OnlineChanges:
         failpoints.hit("ddl.swap")
         log.info(
             "a table is swapped with its shadow table",
-            task=context.who[1],
-            source=context.who[2],
+            task=context.who.task,
+            source=context.who.source,
             table=plan.table.full_name,
             shadow=".".join(swap.shadow),
             position=str(context.statement.position),
@@ -240,7 +240,7 @@ class OnlineChanges:
         table's ALTER TABLEs cannot be used."""
         context, table = self.context, plan.table
         with context.at_source() as session:
-            now = read_current(session, table.schema, table.name, context.who[1], plan.source)
+            now = read_current(session, table.schema, table.name, context.who.task, plan.source)
         if now is None:
             return CannotDerive(f"{why}, and the table no longer exists")
         try:

@@ -20,6 +20,7 @@ from shardmerge.worker.core.mysql.endpoint import Endpoint
 from shardmerge.worker.core.mysql.information_schema import read_table
 from shardmerge.worker.core.mysql.show_create import read_shard_statements
 from shardmerge.worker.core.position import SourcePosition
+from shardmerge.worker.core.subtask_key import SubtaskKey
 from shardmerge.worker.core.table import Table
 from shardmerge.worker.core.table_plan import TablePlan
 from shardmerge.worker.ddl.structure.schema_tracker import Tracked
@@ -43,8 +44,6 @@ from shardmerge.worker.unit.run_context import who_of
 _ATTEMPTS = 10
 _LISTED = 10
 
-Who = tuple[str, str, str]
-
 
 @dataclass(frozen=True, slots=True)
 class RecordedStructures:
@@ -52,7 +51,7 @@ class RecordedStructures:
     the numbers of those that join. ``resets``: of those whose structure is to be read from the source again.
     ``growing``: tables that get columns at later places."""
 
-    who: Who
+    who: SubtaskKey
     row: SubTaskRow
     rules: Rules
     plans: Mapping[int, TablePlan]
@@ -66,8 +65,8 @@ class RecordedStructures:
         """None when the subtask has not begun at the target. Raises ``pymysql.MySQLError``, the rules' errors."""
         who = who_of(config)
         try:
-            row = subtask_record.read_row(session, *who)
-            tables = subtask_record.read_tables(session, *who)
+            row = subtask_record.read_row(session, who)
+            tables = subtask_record.read_tables(session, who)
         except pymysql.MySQLError as error:
             if errno_of(error) not in (ER.BAD_DB_ERROR, ER.NO_SUCH_TABLE):
                 raise
@@ -77,7 +76,7 @@ class RecordedStructures:
         partitioning, joining = Partitioning.from_json(row.partitioning), Joining.from_json(row.joining)
         # Its rows are partitioned by these rules; before the partitioning was recorded, all routed tables take part.
         rules = partitioning.compiled_rules() if partitioning is not None else Rules.from_config(config)
-        parked = parked_tables.read(session, *who)
+        parked = parked_tables.read(session, who)
         coming = joining.numbers if joining is not None else frozenset[int]()
         shards = partitioning.shards.union(parked, coming) if partitioning is not None else None
         plans = {plan.shard: plan for plan in plans_for(rules, config.source_id, tables, shards)}
@@ -109,7 +108,7 @@ class RecordedStructures:
         if plan.shard in self.joining and plan.shard not in self.parked:
             raise errors.ddl.SCHEMA_TOO_EARLY(what="the table is joining the task", **named)
         grows = next((item for item in self.growing if item.number == plan.shard), None)
-        if grows is not None and not grows.is_passed(checkpoints.read_begun(session, *self.who)):
+        if grows is not None and not grows.is_passed(checkpoints.read_begun(session, self.who)):
             what = f"the lanes have not reached the statement before {grows.at} that adds columns to it"
             raise errors.ddl.SCHEMA_TOO_EARLY(what=what, **named)
         item = self.parked.get(plan.shard)
@@ -117,7 +116,7 @@ class RecordedStructures:
             target = plan.target
             lock = f"{task}-`{target.schema}`.`{target.table}`"
             raise errors.ddl.SCHEMA_TABLE_WAITS(lock=lock, position=item.place.position, **named)
-        if ddl_progress.has_begun_statement(session, *self.who):
+        if ddl_progress.has_begun_statement(session, self.who):
             raise errors.ddl.SCHEMA_STATEMENT_BEGUN(**named)
 
     def replace(self, session: Session, epoch: int, number: int, tracked: Tracked) -> None:
@@ -126,7 +125,7 @@ class RecordedStructures:
         Raises SCHEMA_KEY, FENCED, the rules' errors and those of a target that does not fit, ``pymysql.MySQLError``.
         """
         before = self.plans[number]
-        after = self.rules.plan(number, self.who[2], tracked.table)
+        after = self.rules.plan(number, self.who.source, tracked.table)
         if _key(before) != _key(after):
             self._check_key(session, before, after)
         check_existing_target(session, [after])
@@ -134,22 +133,22 @@ class RecordedStructures:
 
         def also(inner: Session) -> None:
             schema, task, source = self.who
-            ddl_progress.write_creations(inner, *self.who, {number: tracked.creation})
-            ddl_progress.clear_reset(inner, *self.who, number)
+            ddl_progress.write_creations(inner, self.who, {number: tracked.creation})
+            ddl_progress.clear_reset(inner, self.who, number)
             left = dropped_columns.read(inner, schema, task).get((source, number))
             if left is not None:  # a column that it has again is not dropped
                 dropped_columns.write(inner, schema, task, {(source, number): left - names})
 
-        subtask_record.record_statement(session, *self.who, epoch, {}, {number: tracked.table}, also)
+        subtask_record.record_statement(session, self.who, epoch, {}, {number: tracked.table}, also)
 
     def _check_key(self, session: Session, before: TablePlan, after: TablePlan) -> None:
         """The key decides the lane of a row, and its chunk and thereby its watermark."""
         _, task, source = self.who
-        found = checkpoints.read_begun(session, *self.who)
+        found = checkpoints.read_begun(session, self.who)
         reason = ""
         if len({(each.relay_id, each.offset, each.skip_events) for each in found}) > 1:
             reason = "the lanes are at different positions, between which its rows are partitioned by the key"
-        elif before.shard not in passed_watermarks.read(session, *self.who) and not all(
+        elif before.shard not in passed_watermarks.read(session, self.who) and not all(
             each.position.reaches(high) for each in found for high in self._highs(session, before.shard)
         ):
             reason = "some of its changes must still be compared with the snapshot's chunks, which were cut by the key"
@@ -180,9 +179,9 @@ class RecordedStructures:
         return [SourcePosition(text_of(a), int(b), text_of(c), text_of(d)) for a, b, c, d in found]
 
 
-def _read_resets(session: Session, who: Who) -> frozenset[int]:
+def _read_resets(session: Session, who: SubtaskKey) -> frozenset[int]:
     try:
-        return ddl_progress.read_resets(session, *who)
+        return ddl_progress.read_resets(session, who)
     except pymysql.MySQLError as error:
         if errno_of(error) != ER.NO_SUCH_TABLE:  # of an earlier version, in which no structure could be deleted
             raise

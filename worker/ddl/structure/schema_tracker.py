@@ -35,6 +35,7 @@ from shardmerge.worker.core.mysql.create_table import merged_create_table
 from shardmerge.worker.core.mysql.information_schema import read_table
 from shardmerge.worker.core.mysql.show_create import CreateStatement, read_create_statement
 from shardmerge.worker.core.mysql.target_dialect import TargetDialect
+from shardmerge.worker.core.subtask_key import SubtaskKey
 from shardmerge.worker.core.table import Column, Table
 from shardmerge.worker.core.table_plan import ColumnPlan
 from shardmerge.worker.target.tables.target_table import created_collations
@@ -148,7 +149,7 @@ class SchemaTracker:
         execute(session, f"DROP TABLE IF EXISTS {quote_name(self._schema)}.{quote_name(self._name)}")
 
 
-def open_tracker(session: Session, who: tuple[str, str, str], asker: str, epoch: int) -> SchemaTracker:
+def open_tracker(session: Session, who: SubtaskKey, asker: str, epoch: int) -> SchemaTracker:
     """The tracker of ``who``'s ``asker`` (a stream, the lock agent). Drops trackers that killed runs have left.
 
     The name contains the epoch, so an older process that still uses its tracker does no harm. Raises

@@ -82,9 +82,9 @@ class ReleasedTables:
 
     def _recorded(self, session: Session) -> tuple[tuple[Table, ...], frozenset[int]]:
         """The subtask's structures, and the numbers of the tables that may lack rows."""
-        row = subtask_record.read_row(session, *self.context.who)
+        row = subtask_record.read_row(session, self.context.who)
         partitioning = Partitioning.from_json(row.partitioning) if row is not None else None
-        tables = subtask_record.read_tables(session, *self.context.who)
+        tables = subtask_record.read_tables(session, self.context.who)
         return tables, partitioning.may_lack_rows if partitioning is not None else frozenset()
 
     def confirm_taken(self, join: TableJoin) -> None:

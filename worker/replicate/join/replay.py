@@ -66,18 +66,18 @@ def begin_replay(
     found = first_checkpoints(lanes, context.epoch, context.relay.relay_id, joining.start, offset)
 
     def also(session: Session) -> None:
-        checkpoints.insert(session, *context.who, found, Stream.JOIN)
+        checkpoints.insert(session, context.who, found, Stream.JOIN)
         if joining.entries:
             place = min(released.values(), key=lambda each: each[1])[0].place
-            ddl_progress.write_passed(session, *context.who, Stream.JOIN, place, timed=True)
+            ddl_progress.write_passed(session, context.who, Stream.JOIN, place, timed=True)
         if joining.skips is not None:
             # The own lanes take the table over after this statement only.
-            ddl_progress.write_passed(session, *context.who, Stream.JOIN, joining.skips)
-        parked_tables.delete(session, *context.who, released)
+            ddl_progress.write_passed(session, context.who, Stream.JOIN, joining.skips)
+        parked_tables.delete(session, context.who, released)
         failpoints.hit("replay.beginning")
 
     context.at_target(
-        lambda session: subtask_record.record_joining(session, *context.who, context.epoch, joining.to_json(), also)
+        lambda session: subtask_record.record_joining(session, context.who, context.epoch, joining.to_json(), also)
     )
     failpoints.hit("replay.begun")
     return joining

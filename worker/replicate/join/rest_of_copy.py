@@ -253,7 +253,7 @@ class RestOfCopy:
 
     def _read(self, session: Session) -> tuple[dict[int, InterruptedCopy], tuple[Table, ...]]:
         who = self._context.who
-        return interrupted_copies.read(session, *who), subtask_record.read_tables(session, *who)
+        return interrupted_copies.read(session, who), subtask_record.read_tables(session, who)
 
     def _with_usable_keys(
         self, plans: tuple[TablePlan, ...], recorded: Mapping[int, InterruptedCopy], left: Mapping[int, Parked]
@@ -280,11 +280,11 @@ class RestOfCopy:
         failpoints.hit("copy.before_completed")
 
         def also(session: Session) -> None:
-            interrupted_copies.delete(session, *context.who, left.keys() - interrupted.keys())
-            interrupted_copies.write(session, *context.who, interrupted)
+            interrupted_copies.delete(session, context.who, left.keys() - interrupted.keys())
+            interrupted_copies.write(session, context.who, interrupted)
 
         context.at_target(
-            lambda session: subtask_record.record_statement(session, *context.who, context.epoch, {}, {}, also)
+            lambda session: subtask_record.record_statement(session, context.who, context.epoch, {}, {}, also)
         )
 
 

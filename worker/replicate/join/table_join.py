@@ -18,6 +18,7 @@ from shardmerge.worker.core.mysql.connection import Session, Side, coded_errors,
 from shardmerge.worker.core.position import RelayOffset, SourcePosition
 from shardmerge.worker.core.stop_signal import StopSignal
 from shardmerge.worker.core.stream import Stream
+from shardmerge.worker.core.subtask_key import SubtaskKey
 from shardmerge.worker.core.table_plan import TablePlan, TargetTable
 from shardmerge.worker.ddl.decide.barrier_state import InterruptedTable, StreamTables
 from shardmerge.worker.ddl.decide.operator_override import Ops
@@ -140,7 +141,7 @@ class TableJoin:
             if not isinstance(outcome, Finished):
                 return outcome
             found = self._begin_stream(plans, interrupted_copies_of(unit.interrupted, plans), stop)
-        copies = self._at_target(lambda session: interrupted_copies.read(session, *self._context.who, joining.numbers))
+        copies = self._at_target(lambda session: interrupted_copies.read(session, self._context.who, joining.numbers))
         with self._context.relay.one_generation() as relay_id:
             handover = self._handover(plans, copies, stop, replicating=True)
             entries = self._entry_offsets(stop)
@@ -177,7 +178,7 @@ class TableJoin:
 
     def checkpoints(self) -> tuple[Checkpoint, ...]:
         """The checkpoints of the joining tables' lanes, read from the target."""
-        return self._at_target(lambda session: checkpoints.read_all(session, *self._context.who, Stream.JOIN))
+        return self._at_target(lambda session: checkpoints.read_all(session, self._context.who, Stream.JOIN))
 
     @property
     def lanes(self) -> ReplicateUnit | None:
@@ -312,7 +313,7 @@ class TableJoin:
         return self._at_target(
             lambda session: read_handover(
                 session,
-                *self._context.who,
+                self._context.who,
                 plans,
                 context.relay,
                 context.source_endpoint,
@@ -341,12 +342,12 @@ class TableJoin:
         failpoints.hit("join.before_stream")
 
         def insert(session: Session) -> None:
-            checkpoints.insert(session, *self._context.who, first, Stream.JOIN)
-            interrupted_copies.write(session, *self._context.who, copies)
+            checkpoints.insert(session, self._context.who, first, Stream.JOIN)
+            interrupted_copies.write(session, self._context.who, copies)
 
         self._at_target(
             lambda session: subtask_record.record_joining(
-                session, *self._context.who, context.epoch, joining.to_json(), insert
+                session, self._context.who, context.epoch, joining.to_json(), insert
             )
         )
         failpoints.hit("join.stream")
@@ -396,8 +397,8 @@ def joining_plans(
         coded_errors(endpoint, Side.SOURCE, source_id),
     ):
         with coded_errors(context.target_endpoint, Side.TARGET, "target"):
-            begun = ddl_progress.has_begun_statement(target, *context.who)
-            creations = ddl_progress.read_creations(target, *context.who, numbers)
+            begun = ddl_progress.has_begun_statement(target, context.who)
+            creations = ddl_progress.read_creations(target, context.who, numbers)
         if begun:
             # The target may already have the structure after the statement: it is checked when the statement is done.
             return recorded_plans(context.rules, source_id, context.tables, numbers, one_lane)
@@ -416,18 +417,16 @@ def joining_plans(
         )
 
 
-def drop_joining(
-    session: Session, who: tuple[str, str, str], epoch: int, joining: Joining, left: Joining | None
-) -> None:
+def drop_joining(session: Session, who: SubtaskKey, epoch: int, joining: Joining, left: Joining | None) -> None:
     """Record that only ``left`` of ``joining`` joins (None: nothing). Raises ``pymysql.MySQLError`` and FENCED."""
-    found = checkpoints.read_all(session, *who, Stream.JOIN) if left is None else ()
-    store = SnapshotStore(*who, epoch)
+    found = checkpoints.read_all(session, who, Stream.JOIN) if left is None else ()
+    store = SnapshotStore(who, epoch)
     dropped = joining.partitioning.shards - (left.partitioning.shards if left is not None else frozenset())
 
     def forget(session: Session) -> None:
         # Nothing waits for their chunks that are not loaded.
         store.forget(session, dropped)
         if found:
-            checkpoints.remove(session, *who, found, Stream.JOIN)
+            checkpoints.remove(session, who, found, Stream.JOIN)
 
-    subtask_record.record_joining(session, *who, epoch, left.to_json() if left is not None else "", forget)
+    subtask_record.record_joining(session, who, epoch, left.to_json() if left is not None else "", forget)

@@ -77,11 +77,11 @@ class TaskUpdate:
             who = who_of(self.config)
 
             def leave(session: Session) -> None:
-                parked_tables.delete(session, *who, gone)
-                interrupted_copies.forget(session, *who, interrupted_copies.read(session, *who, gone))
+                parked_tables.delete(session, who, gone)
+                interrupted_copies.forget(session, who, interrupted_copies.read(session, who, gone))
 
             with coded_errors(self.target_endpoint, Side.TARGET, "target"):
-                subtask_record.record_statement(target, *who, self.epoch, {}, {}, leave)
+                subtask_record.record_statement(target, who, self.epoch, {}, {}, leave)
         return left
 
     def _begin(
@@ -118,12 +118,12 @@ class TaskUpdate:
             described = {number: by_name[table.full_name] for number, table in new.items()}
             subtask_record.begin_update(
                 target,
-                *who,
+                who,
                 self.epoch,
                 self.token,
                 record,
                 new,
-                lambda session: ddl_records.write_creations(session, *who, described),
+                lambda session: ddl_records.write_creations(session, who, described),
             )
         log.info(
             "update begins",

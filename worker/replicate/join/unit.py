@@ -368,10 +368,10 @@ class JoiningUnit:
 
         def read(session: Session) -> _AlignedState:
             return _AlignedState(
-                checkpoints.read_begun(session, *who),
-                checkpoints.read_all(session, *who, Stream.JOIN),
-                subtask_record.read_row(session, *who),
-                tuple(ddl_records.read_passed(session, *who, stream) for stream in Stream),
+                checkpoints.read_begun(session, who),
+                checkpoints.read_all(session, who, Stream.JOIN),
+                subtask_record.read_row(session, who),
+                tuple(ddl_records.read_passed(session, who, stream) for stream in Stream),
             )
 
         aligned = context.at_target(read)
@@ -397,25 +397,25 @@ class JoiningUnit:
         failpoints.hit("join.before_adopting")
 
         def rewrite(session: Session) -> None:
-            checkpoints.remove(session, *who, joined, Stream.JOIN)
-            ddl_records.delete_passed(session, *who, Stream.JOIN)
+            checkpoints.remove(session, who, joined, Stream.JOIN)
+            ddl_records.delete_passed(session, who, Stream.JOIN)
             if executed is not None:
                 ddl_records.write_passed(
                     session,
-                    *who,
+                    who,
                     Stream.MAIN,
                     executed,
                     timed=bool(merged.departing),
-                    partial=interrupted_copies.exist(session, *who),
+                    partial=interrupted_copies.exist(session, who),
                     growing=bool(merged.growing),
                     renamed=bool(merged.partitioning.away),
                 )
-            passed_marks.write(session, *who, cleared)
+            passed_marks.write(session, who, cleared)
             failpoints.hit("join.adopting")
 
         partitioning = merged.partitioning.to_json()
         context.at_target(
-            lambda session: subtask_record.adopt_joined(session, *who, context.epoch, partitioning, rewrite)
+            lambda session: subtask_record.adopt_joined(session, who, context.epoch, partitioning, rewrite)
         )
         failpoints.hit("join.adopted")
         self._driver.tables = merged

@@ -231,7 +231,7 @@ class TargetWriter:
         if error.spec is not errors.replicate.TARGET_DUPLICATE_OTHER_KEY:
             return error
         try:
-            members = read_target_members(self._target.connected(), *self._settings.who, is_executor=True)
+            members = read_target_members(self._target.connected(), self._settings.who, is_executor=True)
         except (pymysql.MySQLError, ShardmergeError):
             return error  # which matters more than a name in its text
         target, merged_id = refused.state.plan.target, error.values.get("id", "")
@@ -377,9 +377,7 @@ class TargetWriter:
         try:
             return checkpoints.read_locked(
                 session,
-                settings.meta_schema,
-                settings.task,
-                settings.source,
+                settings.who,
                 self._lane,
                 self._epoch,
                 settings.stream,
@@ -449,9 +447,7 @@ class TargetWriter:
 
     def _checkpoint_update(self, following: Checkpoint) -> bytes:
         settings = self._settings
-        return checkpoints.update_statement(
-            settings.meta_schema, settings.task, settings.source, following, settings.stream
-        )
+        return checkpoints.update_statement(settings.who, following, settings.stream)
 
     def _statements(self, work: _TransactionWork) -> Iterator[tuple[Statement, Keys]]:
         """The statements in order, each with the keys of its group."""

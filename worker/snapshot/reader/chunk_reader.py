@@ -19,6 +19,7 @@ from shardmerge.worker.core.mysql.connection import Endpoint
 from shardmerge.worker.core.position import Located, SourcePosition
 from shardmerge.worker.core.row_change import RowChange
 from shardmerge.worker.core.spark.task_credentials import fetch_credentials
+from shardmerge.worker.core.subtask_key import SubtaskKey
 from shardmerge.worker.core.table_plan import TablePlan
 from shardmerge.worker.core.task_runner import TaskBody, TaskDone, TaskOutcome, TaskStopped
 from shardmerge.worker.rules.stage.row_stage import TableStage, as_decoded, needs_stage
@@ -63,7 +64,7 @@ class ReaderSpec:
     always_watermarks: bool
 
     def store(self) -> SnapshotStore:
-        return SnapshotStore(self.meta_schema, self.task, self.source_id, self.epoch)
+        return SnapshotStore(SubtaskKey(self.meta_schema, self.task, self.source_id), self.epoch)
 
 
 class ReaderTask(TaskBody):

@@ -17,6 +17,7 @@ from shardmerge.proto.process.periodic import Backoff
 from shardmerge.worker.core.mysql.connection import Endpoint, Session, Side, connect, errno_of, send, to_coded
 from shardmerge.worker.core.mysql.lock_waits import connection_number
 from shardmerge.worker.core.stream import Stream
+from shardmerge.worker.core.subtask_key import SubtaskKey
 
 log = get_logger()
 
@@ -55,9 +56,8 @@ class ApplySettings:
     quarantine: bool = False
 
     @property
-    def who(self) -> tuple[str, str, str]:
-        """Whose records: (meta schema, task, source)."""
-        return self.meta_schema, self.task, self.source
+    def who(self) -> SubtaskKey:
+        return SubtaskKey(self.meta_schema, self.task, self.source)
 
 
 class TargetSession:

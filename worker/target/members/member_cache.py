@@ -18,6 +18,7 @@ from shardmerge.proto import errors
 from shardmerge.worker.core.mysql.connection import Session, quote_name, rows
 from shardmerge.worker.core.mysql.consistent_read import consistent_read
 from shardmerge.worker.core.mysql.show_create import CreateStatement
+from shardmerge.worker.core.subtask_key import SubtaskKey
 from shardmerge.worker.core.table import Table
 from shardmerge.worker.core.table_plan import TablePlan, TargetTable
 from shardmerge.worker.rules import Rules
@@ -141,7 +142,9 @@ class MemberCache:
             return self._all(session, head, version)
         changed: tuple[int, ...] = ()
         if had.version != version:
-            changed = member_versions.read_changed(session, self._schema, self._task, head.source, had.version)
+            changed = member_versions.read_changed(
+                session, SubtaskKey(self._schema, self._task, head.source), had.version
+            )
             if len(changed) > max(_MANY, len(had.tables) // 2):
                 return self._all(session, head, version)
         if not changed and (head.partitioning, head.joining) == (had.partitioning_text, had.joining_text):
@@ -150,7 +153,7 @@ class MemberCache:
         return self._changed(session, had, head, version, changed)
 
     def _all(self, session: Session, head: _Head, version: int | None) -> _Subtask:
-        who = (self._schema, self._task, head.source)
+        who = SubtaskKey(self._schema, self._task, head.source)
         found = _Subtask(
             head.epoch if version is not None else -1,
             version or 0,
@@ -158,9 +161,9 @@ class MemberCache:
             head.joining,
             Partitioning.from_json(head.partitioning),
             Joining.from_json(head.joining),
-            dict(enumerate(subtasks.read_tables(session, *who))),
-            ddl_progress.read_creations(session, *who),
-            parked_tables.read(session, *who),
+            dict(enumerate(subtasks.read_tables(session, who))),
+            ddl_progress.read_creations(session, who),
+            parked_tables.read(session, who),
         )
         self._replan(head.source, found, found.tables)
         return found
@@ -168,7 +171,7 @@ class MemberCache:
     def _changed(
         self, session: Session, had: _Subtask, head: _Head, version: int, changed: tuple[int, ...]
     ) -> _Subtask:
-        who = (self._schema, self._task, head.source)
+        who = SubtaskKey(self._schema, self._task, head.source)
         partitioning, joining = had.partitioning, had.joining
         if head.partitioning != had.partitioning_text:
             partitioning = Partitioning.from_json(head.partitioning)
@@ -186,9 +189,9 @@ class MemberCache:
             parked=dict(had.parked),
             plans=dict(had.plans),
         )
-        found.tables.update(subtasks.read_table_records(session, *who, changed))
-        creations = ddl_progress.read_creations(session, *who, changed)
-        parked = parked_tables.read(session, *who, changed)
+        found.tables.update(subtasks.read_table_records(session, who, changed))
+        creations = ddl_progress.read_creations(session, who, changed)
+        parked = parked_tables.read(session, who, changed)
         for number in changed:
             _set(found.creations, number, creations.get(number))
             _set(found.parked, number, parked.get(number))

@@ -23,6 +23,7 @@ from shardmerge.proto.listed_names import listed
 from shardmerge.proto.log import get_logger
 from shardmerge.worker.core.mysql.connection import Session, errno_of, quote_name, rows, text_of
 from shardmerge.worker.core.stream import Stream
+from shardmerge.worker.core.subtask_key import SubtaskKey
 from shardmerge.worker.core.table_plan import TablePlan
 from shardmerge.worker.target.members.member_cache import MemberCache, TaskMembers
 from shardmerge.worker.target.records import checkpoint, ddl_progress
@@ -47,7 +48,7 @@ class MergedTargets:
     for a row in existing tables.
     """
 
-    who: tuple[str, str, str]
+    who: SubtaskKey
     epoch: int
     members: MemberCache
     found: str = "at the start"
@@ -60,11 +61,11 @@ class MergedTargets:
         with self.members.reading(target) as members:
             merged = [f"{shard.table.schema}.{shard.table.name}" for shard in self._merged(target, plan, members)]
         if merged:
-            raise missing_error(plan, self.who[1], self.found, listed(sorted(set(merged)), _SHOWN_TABLES))
+            raise missing_error(plan, self.who.task, self.found, listed(sorted(set(merged)), _SHOWN_TABLES))
 
     def record_created(self, target: Session, plans: Sequence[TablePlan]) -> None:
         """The target of ``plans`` was just created: none of them has a row there. Raises ``pymysql.MySQLError``."""
-        rowless_tables.write(target, *self.who, (plan.shard for plan in plans), self.epoch)
+        rowless_tables.write(target, self.who, (plan.shard for plan in plans), self.epoch)
 
     def check_existing(self, target: Session, plans: Sequence[TablePlan], place: str) -> None:
         """Check that the table ``place`` (quoted), the target of ``plans``, has a row if one was merged. Raises
@@ -91,7 +92,7 @@ class MergedTargets:
                     **names_of(plans[0]),
                 )
             return
-        known = rowless_tables.read(target, *self.who)
+        known = rowless_tables.read(target, self.who)
         if count or any(plan.shard not in known for plan in plans):
             log.warning(
                 "a target table has no row, though the task has merged rows into it; if they were not all deleted at "
@@ -123,14 +124,14 @@ class MergedTargets:
             }
             if not here:
                 continue
-            who = schema, task, source
+            who = SubtaskKey(schema, task, source)
             if source != own:
                 if own_phase in (Phase.NEW, Phase.SNAPSHOT) and token != own_token:
                     continue  # start-task --remove-meta: its records are of an earlier run, or the pre-check found rows
-                if ddl_progress.has_begun_statement(target, *who):
+                if ddl_progress.has_begun_statement(target, who):
                     continue  # it may drop or rename the table now, and checks it afterwards
             copying = frozenset(its.plans) if phase is Phase.SNAPSHOT else _copying(target, who, its.joining)
-            known = copying | rowless_tables.read(target, *who)
+            known = copying | rowless_tables.read(target, who)
             copied = _copied(target, who, here)
             yield from (each for number, each in here.items() if number not in known or copied.get(number))
 
@@ -142,14 +143,14 @@ def _case(target: Session) -> Callable[[TablePlan], tuple[str, str]]:
     return lambda plan: (plan.target_schema.lower(), plan.target_table.lower())
 
 
-def _copying(target: Session, who: tuple[str, str, str], joining: Joining | None) -> frozenset[int]:
+def _copying(target: Session, who: SubtaskKey, joining: Joining | None) -> frozenset[int]:
     """The joining tables whose history is copied: their lanes have not begun."""
-    if joining is None or joining.replays or checkpoint.read_all(target, *who, Stream.JOIN):
+    if joining is None or joining.replays or checkpoint.read_all(target, who, Stream.JOIN):
         return frozenset()
     return joining.numbers
 
 
-def _copied(target: Session, who: tuple[str, str, str], numbers: Collection[int]) -> Mapping[int, int]:
+def _copied(target: Session, who: SubtaskKey, numbers: Collection[int]) -> Mapping[int, int]:
     """How many rows were copied of each of these shard tables, by number."""
     schema, task, source = who
     try:

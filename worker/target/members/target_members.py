@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from shardmerge.worker.core.mysql.connection import Session, quote_name, rows
 from shardmerge.worker.core.mysql.consistent_read import consistent_read
+from shardmerge.worker.core.subtask_key import SubtaskKey
 from shardmerge.worker.core.table_plan import PartitionId, TablePlan, TargetTable
 from shardmerge.worker.rules import Rules
 from shardmerge.worker.rules.transform_rules import Transforms
@@ -52,9 +53,7 @@ class TargetMembers:
 
 def read_target_members(
     session: Session,
-    meta_schema: str,
-    task: str,
-    source: str,
+    who: SubtaskKey,
     expected: Iterable[str] = (),
     *,
     is_executor: bool = False,
@@ -63,45 +62,43 @@ def read_target_members(
     ``is_executor``: the caller runs in a Spark executor, where transforms cannot be analysed: the plans are without
     them. Raises ``pymysql.MySQLError`` and the rules' errors."""
     with consistent_read(session):
-        return _read_members(session, meta_schema, task, source, expected, is_executor=is_executor)
+        return _read_members(session, who, expected, is_executor=is_executor)
 
 
-def _read_members(
-    session: Session, meta_schema: str, task: str, source: str, expected: Iterable[str], *, is_executor: bool
-) -> TargetMembers:
+def _read_members(session: Session, who: SubtaskKey, expected: Iterable[str], *, is_executor: bool) -> TargetMembers:
     own: Mapping[int, TablePlan] = {}
     same_task: list[TablePlan] = []
     other_tasks: list[TablePlan] = []
     parked: list[TablePlan] = []
-    missing = {*expected} - {source}
+    missing = {*expected} - {who.source}
     unrecorded: list[str] = []
     found = rows(
         session,
-        f"SELECT `task`, `source`, `dealing`, `joining`, `meta_token` FROM {quote_name(meta_schema)}.`subtask` "
+        f"SELECT `task`, `source`, `dealing`, `joining`, `meta_token` FROM {quote_name(who.schema)}.`subtask` "
         "ORDER BY `task`, `source`",
     )
     for its_task, its_source, partitioning, joining, token in found:
-        who = meta_schema, str(its_task), str(its_source)
-        parked_here = parked_tables.read(session, *who).keys()
+        its = SubtaskKey(who.schema, str(its_task), str(its_source))
+        parked_here = parked_tables.read(session, its).keys()
         recorded, its_joining = Partitioning.from_json(str(partitioning)), Joining.from_json(str(joining))
-        plans = subtask_plans(session, who, recorded, its_joining, parked_here, is_executor=is_executor)
-        if who[1] != task:
+        plans = subtask_plans(session, its, recorded, its_joining, parked_here, is_executor=is_executor)
+        if its.task != who.task:
             other_tasks += plans.values()
             continue
         parked += (plans[number] for number in parked_here if number in plans)
-        if who[2] == source:
+        if its.source == who.source:
             own = plans
         else:
-            missing.discard(who[2])
+            missing.discard(its.source)
             same_task += plans.values()
             if not plans and not partitioning and str(token) != subtask_record.FORGOTTEN:
-                unrecorded.append(who[2])
+                unrecorded.append(its.source)
     return TargetMembers(own, tuple(same_task), tuple(other_tasks), tuple(parked), (*unrecorded, *sorted(missing)))
 
 
 def subtask_plans(
     session: Session,
-    who: tuple[str, str, str],
+    who: SubtaskKey,
     partitioning: Partitioning | None,
     joining: Joining | None,
     parked: Collection[int],
@@ -112,8 +109,8 @@ def subtask_plans(
     :func:`read_target_members`. Raises ``pymysql.MySQLError`` and the rules' errors."""
     if partitioning is None:
         return {}
-    source = who[2]
-    tables = subtask_record.read_tables(session, *who)
+    source = who.source
+    tables = subtask_record.read_tables(session, who)
     numbers = partitioning.shards.union(parked)
     plans = list(partitioning.plans_of(numbers, _rules(partitioning, is_executor), source, tables))
     if joining is not None:

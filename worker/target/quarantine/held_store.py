@@ -21,11 +21,9 @@ from shardmerge.proto.errors import ShardmergeError
 from shardmerge.worker.core.mysql.connection import Session, quote_name, quote_text
 from shardmerge.worker.core.position import RelayOffset, SourcePosition
 from shardmerge.worker.core.stream import Stream
+from shardmerge.worker.core.subtask_key import SubtaskKey
 from shardmerge.worker.core.table_plan import TargetTable
 from shardmerge.worker.target.quarantine.held_changes import DROPPED, HeldChange, HeldKey
-
-Who = tuple[str, str, str]
-"""(meta schema, task, source)."""
 
 NAME = "held_change"
 
@@ -68,7 +66,7 @@ class KnownKeys:
     absent: frozenset[HeldKey]
 
 
-def read_keys(session: Session, who: Who) -> KnownKeys:
+def read_keys(session: Session, who: SubtaskKey) -> KnownKeys:
     """The keys that are held, and those whose rows were dropped."""
     schema, task, source = who
     with session.cursor() as cursor:
@@ -85,7 +83,7 @@ def read_keys(session: Session, who: Who) -> KnownKeys:
     return KnownKeys(held, frozenset(key for key, _ in found) - held)
 
 
-def count_keys(session: Session, who: Who, shards: Iterable[int] = ()) -> int:
+def count_keys(session: Session, who: SubtaskKey, shards: Iterable[int] = ()) -> int:
     """The number of held keys, of all shard tables or of those numbered in ``shards``."""
     schema, task, source = who
     of_shards = f" AND `shard` IN ({', '.join(map(str, shards))})" if shards else ""
@@ -99,19 +97,19 @@ def count_keys(session: Session, who: Who, shards: Iterable[int] = ()) -> int:
         return int(count)
 
 
-def last_seqs(session: Session, who: Who, keys: Iterable[HeldKey]) -> dict[HeldKey, int]:
+def last_seqs(session: Session, who: SubtaskKey, keys: Iterable[HeldKey]) -> dict[HeldKey, int]:
     """The last `seq` of those of ``keys`` that are held, read under row locks; inside the caller's transaction, which
     holds a checkpoint's lock."""
     return {key: seq for key, (seq, _) in _last(session, who, keys).items()}
 
 
-def last_images(session: Session, who: Who, keys: Iterable[HeldKey]) -> dict[HeldKey, bool]:
+def last_images(session: Session, who: SubtaskKey, keys: Iterable[HeldKey]) -> dict[HeldKey, bool]:
     """For those of ``keys`` that are held: whether the target has a row after the last held change; inside the caller's
     transaction, which holds a checkpoint's lock."""
     return {key: is_there for key, (_, is_there) in _last(session, who, keys).items()}
 
 
-def _last(session: Session, who: Who, keys: Iterable[HeldKey]) -> dict[HeldKey, tuple[int, bool]]:
+def _last(session: Session, who: SubtaskKey, keys: Iterable[HeldKey]) -> dict[HeldKey, tuple[int, bool]]:
     """For the last held change of each key: its `seq`, and whether a row exists after it."""
     schema, task, source = who
     by_digest = {key.digest: key for key in keys}
@@ -131,7 +129,7 @@ def _last(session: Session, who: Who, keys: Iterable[HeldKey]) -> dict[HeldKey, 
 
 
 def insert_statements(
-    who: Who,
+    who: SubtaskKey,
     changes: Sequence[HeldChange],
     last: Mapping[HeldKey, int],
     reasons: Mapping[HeldKey, Reason],
@@ -180,13 +178,13 @@ def insert_statements(
         yield f"INSERT INTO {quote_name(schema)}.`{NAME}` VALUES ({', '.join(values)})".encode()
 
 
-def marker_statements(who: Who, changes: Iterable[HeldChange]) -> Iterator[bytes]:
+def marker_statements(who: SubtaskKey, changes: Iterable[HeldChange]) -> Iterator[bytes]:
     """The INSERTs of markers for dropped rows: before all changes that may be held for their keys."""
     absent = tuple(changes)
     return insert_statements(who, absent, {change.at: -1 for change in absent}, {}, "", RelayOffset(0, 0))
 
 
-def read_chains(session: Session, who: Who, *, lock: bool) -> dict[HeldKey, list[HeldRecord]]:
+def read_chains(session: Session, who: SubtaskKey, *, lock: bool) -> dict[HeldKey, list[HeldRecord]]:
     """Every held key's changes in their order; keys that were refused first come first. ``lock``: read under row locks,
     inside the caller's transaction."""
     schema, task, source = who
@@ -226,7 +224,7 @@ def _record(row: Sequence[object]) -> HeldRecord:
     return HeldRecord(change, int(str(seq)), why, float(str(held_at)))
 
 
-def remove(session: Session, who: Who, keys: Iterable[HeldKey]) -> None:
+def remove(session: Session, who: SubtaskKey, keys: Iterable[HeldKey]) -> None:
     """Inside the caller's transaction."""
     schema, task, source = who
     with session.cursor() as cursor:
@@ -237,7 +235,7 @@ def remove(session: Session, who: Who, keys: Iterable[HeldKey]) -> None:
             )
 
 
-def delete_marker_statement(who: Who, key: HeldKey) -> bytes:
+def delete_marker_statement(who: SubtaskKey, key: HeldKey) -> bytes:
     """Deletes the marker of a dropped row that the source no longer has."""
     schema, task, source = who
     return (
@@ -247,7 +245,7 @@ def delete_marker_statement(who: Who, key: HeldKey) -> bytes:
     ).encode()
 
 
-def update_reasons(session: Session, who: Who, reasons: Mapping[HeldKey, Reason]) -> None:
+def update_reasons(session: Session, who: SubtaskKey, reasons: Mapping[HeldKey, Reason]) -> None:
     """Record the current reasons why keys are held; inside the caller's transaction."""
     schema, task, source = who
     with session.cursor() as cursor:
@@ -259,7 +257,7 @@ def update_reasons(session: Session, who: Who, reasons: Mapping[HeldKey, Reason]
             )
 
 
-def lock_lanes(session: Session, who: Who) -> None:
+def lock_lanes(session: Session, who: SubtaskKey) -> None:
     """Block commits of all lanes of the subtask until the caller's transaction ends."""
     schema, task, source = who
     with session.cursor() as cursor:

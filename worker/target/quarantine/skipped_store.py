@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from shardmerge.proto import worker_pb2 as pb
 from shardmerge.worker.core.mysql.connection import Session, quote_name, quote_text
+from shardmerge.worker.core.subtask_key import SubtaskKey
 from shardmerge.worker.target.quarantine.skipped_events import SkippedRow
 
 NAME = "skipped_change"
@@ -24,9 +25,7 @@ _SHOWN_CHARACTERS = 2000
 _STATEMENT_CHARACTERS = 1 << 19
 
 
-def insert_statements(
-    who: tuple[str, str, str], lane: int, rows: Sequence[SkippedRow], word: str = BY_SKIP
-) -> Iterator[bytes]:
+def insert_statements(who: SubtaskKey, lane: int, rows: Sequence[SkippedRow], word: str = BY_SKIP) -> Iterator[bytes]:
     """The INSERTs of these records, for the lane's transaction. ``word``: the command that skipped the rows."""
     schema, task, source = who
     head = f"INSERT INTO {quote_name(schema)}.`{NAME}` VALUES "
@@ -64,7 +63,7 @@ def insert_statements(
         yield (head + ", ".join(part)).encode()
 
 
-def read(session: Session, who: tuple[str, str, str], place: tuple[str, int] | None) -> pb.WorkerSkippedResponse:
+def read(session: Session, who: SubtaskKey, place: tuple[str, int] | None) -> pb.WorkerSkippedResponse:
     """The oldest records, of one ``place`` (file, end) or of all, with long images cut, and the total number."""
     schema, task, source = who
     of_place = "AND `source_file` = %s AND `source_pos` = %s" if place is not None else ""

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from shardmerge.worker.core.mysql.connection import Session, quote_name
 from shardmerge.worker.core.position import SourcePosition
+from shardmerge.worker.core.subtask_key import SubtaskKey
 
 
 class BoundKind(enum.Enum):
@@ -33,13 +34,13 @@ class Bound:
     moment: float
 
 
-def read(session: Session, schema: str, task: str, source: str) -> dict[BoundKind, Bound]:
+def read(session: Session, who: SubtaskKey) -> dict[BoundKind, Bound]:
     """Raises ``pymysql.MySQLError``."""
     with session.cursor() as cursor:
         cursor.execute(
             "SELECT `bound`, `given`, `source_file`, `source_pos`, `gtid_set`, `source_server`, `moment` "
-            f"FROM {quote_name(schema)}.`subtask_bound` WHERE `task` = %s AND `source` = %s",
-            (task, source),
+            f"FROM {quote_name(who.schema)}.`subtask_bound` WHERE `task` = %s AND `source` = %s",
+            (who.task, who.source),
         )
         found = [
             Bound(
@@ -50,15 +51,15 @@ def read(session: Session, schema: str, task: str, source: str) -> dict[BoundKin
     return {bound.kind: bound for bound in found}
 
 
-def write(session: Session, schema: str, task: str, source: str, bound: Bound) -> None:
+def write(session: Session, who: SubtaskKey, bound: Bound) -> None:
     """Inside the caller's transaction. Raises ``pymysql.MySQLError``."""
     position = bound.position
     with session.cursor() as cursor:
         cursor.execute(
-            f"REPLACE INTO {quote_name(schema)}.`subtask_bound` VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s)",
+            f"REPLACE INTO {quote_name(who.schema)}.`subtask_bound` VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s)",
             (
-                task,
-                source,
+                who.task,
+                who.source,
                 bound.kind.value,
                 bound.requested,
                 position.file,
@@ -70,10 +71,11 @@ def write(session: Session, schema: str, task: str, source: str, bound: Bound) -
         )
 
 
-def delete(session: Session, schema: str, task: str, source: str, kind: BoundKind) -> None:
+def delete(session: Session, who: SubtaskKey, kind: BoundKind) -> None:
     """Inside the caller's transaction. Raises ``pymysql.MySQLError``."""
     with session.cursor() as cursor:
         cursor.execute(
-            f"DELETE FROM {quote_name(schema)}.`subtask_bound` WHERE `task` = %s AND `source` = %s AND `bound` = %s",
-            (task, source, kind.value),
+            f"DELETE FROM {quote_name(who.schema)}.`subtask_bound` "
+            "WHERE `task` = %s AND `source` = %s AND `bound` = %s",
+            (who.task, who.source, kind.value),
         )

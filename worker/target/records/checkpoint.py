@@ -8,6 +8,7 @@ from shardmerge.proto import errors
 from shardmerge.worker.core.mysql.connection import Session, quote_name, quote_text, text_of
 from shardmerge.worker.core.position import RelayOffset, SourcePosition
 from shardmerge.worker.core.stream import Stream
+from shardmerge.worker.core.subtask_key import SubtaskKey
 from shardmerge.worker.target.records import subtask_record
 
 _COLUMNS = (
@@ -60,31 +61,29 @@ def _from_row(row: tuple[object, ...]) -> Checkpoint:
     )
 
 
-def read_all(
-    connection: Session, schema: str, task: str, source: str, stream: Stream = Stream.MAIN
-) -> tuple[Checkpoint, ...]:
+def read_all(connection: Session, who: SubtaskKey, stream: Stream = Stream.MAIN) -> tuple[Checkpoint, ...]:
     """The checkpoint of every lane of the stream, by lane number."""
     with connection.cursor() as cursor:
         cursor.execute(
-            f"SELECT {_COLUMNS} FROM {quote_name(schema)}.`{stream.table}` "
+            f"SELECT {_COLUMNS} FROM {quote_name(who.schema)}.`{stream.table}` "
             "WHERE `task` = %s AND `source` = %s ORDER BY `lane`",
-            (task, source),
+            (who.task, who.source),
         )
         return tuple(_from_row(row) for row in cursor.fetchall())
 
 
-def read_begun(connection: Session, schema: str, task: str, source: str) -> tuple[Checkpoint, ...]:
+def read_begun(connection: Session, who: SubtaskKey) -> tuple[Checkpoint, ...]:
     """As :func:`read_all`, for a subtask in phase REPLICATE. Raises NO_START when there are none."""
-    found = read_all(connection, schema, task, source)
+    found = read_all(connection, who)
     if not found:
         raise errors.replicate.NO_START(
-            task=task, source=source, phase=subtask_record.Phase.REPLICATE.value, schema=schema
+            task=who.task, source=who.source, phase=subtask_record.Phase.REPLICATE.value, schema=who.schema
         )
     return found
 
 
 def read_locked(
-    connection: Session, schema: str, task: str, source: str, lane: int, epoch: int, stream: Stream = Stream.MAIN
+    connection: Session, who: SubtaskKey, lane: int, epoch: int, stream: Stream = Stream.MAIN
 ) -> Checkpoint:
     """One lane's checkpoint, read under its row lock.
 
@@ -93,22 +92,20 @@ def read_locked(
     """
     with connection.cursor() as cursor:
         cursor.execute(
-            f"SELECT {_COLUMNS} FROM {quote_name(schema)}.`{stream.table}` "
+            f"SELECT {_COLUMNS} FROM {quote_name(who.schema)}.`{stream.table}` "
             "WHERE `task` = %s AND `source` = %s AND `lane` = %s FOR UPDATE",
-            (task, source, lane),
+            (who.task, who.source, lane),
         )
         row = cursor.fetchone()
     found = None if row is None else _from_row(row)
     if found is None or found.epoch != epoch:
-        raise errors.replicate.FENCED(task=task, source=source, epoch=epoch)
+        raise errors.replicate.FENCED(task=who.task, source=who.source, epoch=epoch)
     return found
 
 
 def insert(
     connection: Session,
-    schema: str,
-    task: str,
-    source: str,
+    who: SubtaskKey,
     checkpoints: tuple[Checkpoint, ...],
     stream: Stream = Stream.MAIN,
 ) -> None:
@@ -116,11 +113,11 @@ def insert(
     with connection.cursor() as cursor:
         for item in checkpoints:
             cursor.execute(
-                f"INSERT INTO {quote_name(schema)}.`{stream.table}` (`task`, `source`, {_COLUMNS}) "
+                f"INSERT INTO {quote_name(who.schema)}.`{stream.table}` (`task`, `source`, {_COLUMNS}) "
                 "VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)",
                 (
-                    task,
-                    source,
+                    who.task,
+                    who.source,
                     item.lane,
                     item.epoch,
                     item.seq,
@@ -139,9 +136,7 @@ def insert(
 
 def replace_all(
     connection: Session,
-    schema: str,
-    task: str,
-    source: str,
+    who: SubtaskKey,
     found: tuple[Checkpoint, ...],
     following: tuple[Checkpoint, ...],
 ) -> None:
@@ -149,15 +144,13 @@ def replace_all(
 
     Raises FENCED when the checkpoints are no longer ``found``; the caller's transaction is rolled back then.
     """
-    remove(connection, schema, task, source, found)
-    insert(connection, schema, task, source, following)
+    remove(connection, who, found)
+    insert(connection, who, following)
 
 
 def remove(
     connection: Session,
-    schema: str,
-    task: str,
-    source: str,
+    who: SubtaskKey,
     found: tuple[Checkpoint, ...],
     stream: Stream = Stream.MAIN,
 ) -> None:
@@ -165,21 +158,21 @@ def remove(
 
     Raises FENCED when the checkpoints are no longer ``found``; the caller's transaction is rolled back then.
     """
-    table = f"{quote_name(schema)}.`{stream.table}`"
+    table = f"{quote_name(who.schema)}.`{stream.table}`"
     with connection.cursor() as cursor:
         cursor.execute(
             f"SELECT `lane`, `epoch`, `seq` FROM {table} WHERE `task` = %s AND `source` = %s "
             "ORDER BY `lane` FOR UPDATE",
-            (task, source),
+            (who.task, who.source),
         )
         now = [tuple(map(int, row)) for row in cursor.fetchall()]
         if now != [(item.lane, item.epoch, item.seq) for item in found]:
             cursor.execute("ROLLBACK")
-            raise errors.replicate.FENCED(task=task, source=source, epoch=found[0].epoch)
-        cursor.execute(f"DELETE FROM {table} WHERE `task` = %s AND `source` = %s", (task, source))
+            raise errors.replicate.FENCED(task=who.task, source=who.source, epoch=found[0].epoch)
+        cursor.execute(f"DELETE FROM {table} WHERE `task` = %s AND `source` = %s", (who.task, who.source))
 
 
-def update_statement(schema: str, task: str, source: str, item: Checkpoint, stream: Stream = Stream.MAIN) -> bytes:
+def update_statement(who: SubtaskKey, item: Checkpoint, stream: Stream = Stream.MAIN) -> bytes:
     """The UPDATE that moves a lane to ``item``: it must change exactly one row.
 
     It changes none when a newer epoch has taken over, or when another task with the same epoch has committed since
@@ -187,12 +180,12 @@ def update_statement(schema: str, task: str, source: str, item: Checkpoint, stre
     """
     position = item.position
     return (
-        f"UPDATE {quote_name(schema)}.`{stream.table}` SET `seq` = {item.seq}, "
+        f"UPDATE {quote_name(who.schema)}.`{stream.table}` SET `seq` = {item.seq}, "
         f"`relay_id` = {quote_text(item.relay_id)}, "
         f"`segment` = {item.offset.segment}, `byte` = {item.offset.byte}, `skip_events` = {item.skip_events}, "
         f"`source_file` = {quote_text(position.file)}, `source_pos` = {position.pos}, "
         f"`gtid_set` = {quote_text(position.gtid_set)}, `source_server` = {quote_text(position.server)}, "
         f"`commit_time` = {item.commit_time!r} "
-        f"WHERE `task` = {quote_text(task)} AND `source` = {quote_text(source)} AND `lane` = {item.lane} "
+        f"WHERE `task` = {quote_text(who.task)} AND `source` = {quote_text(who.source)} AND `lane` = {item.lane} "
         f"AND `epoch` = {item.epoch} AND `seq` = {item.seq - 1}"
     ).encode()

@@ -25,6 +25,7 @@ from shardmerge.worker.core.mysql.connection import Session, quote_name
 from shardmerge.worker.core.mysql.show_create import CreateStatement
 from shardmerge.worker.core.position import SourcePosition
 from shardmerge.worker.core.stream import Stream
+from shardmerge.worker.core.subtask_key import SubtaskKey
 from shardmerge.worker.relay.model import Statement
 from shardmerge.worker.target.records import member_versions
 
@@ -99,13 +100,13 @@ class StatementPlace:
 _PLACE = TypeAdapter(StatementPlace)
 
 
-def read_passed(session: Session, schema: str, task: str, source: str, stream: Stream) -> StatementPlace | None:
+def read_passed(session: Session, who: SubtaskKey, stream: Stream) -> StatementPlace | None:
     """The last statement that the stream has executed; None: none yet."""
     with session.cursor() as cursor:
         cursor.execute(
-            f"SELECT `place` FROM {quote_name(schema)}.`statement_passed` "
+            f"SELECT `place` FROM {quote_name(who.schema)}.`statement_passed` "
             "WHERE `task` = %s AND `source` = %s AND `stream` = %s",
-            (task, source, stream.name),
+            (who.task, who.source, stream.name),
         )
         row = cursor.fetchone()
     return None if row is None else _PLACE.validate_json(str(row[0]))
@@ -113,9 +114,7 @@ def read_passed(session: Session, schema: str, task: str, source: str, stream: S
 
 def write_passed(
     session: Session,
-    schema: str,
-    task: str,
-    source: str,
+    who: SubtaskKey,
     stream: Stream,
     place: StatementPlace,
     *,
@@ -134,18 +133,18 @@ def write_passed(
         record["at"] = f"{place.at}{marks}"
     with session.cursor() as cursor:
         cursor.execute(
-            f"REPLACE INTO {quote_name(schema)}.`statement_passed` VALUES (%s, %s, %s, %s)",
-            (task, source, stream.name, json.dumps(record)),
+            f"REPLACE INTO {quote_name(who.schema)}.`statement_passed` VALUES (%s, %s, %s, %s)",
+            (who.task, who.source, stream.name, json.dumps(record)),
         )
 
 
-def delete_passed(session: Session, schema: str, task: str, source: str, stream: Stream) -> None:
+def delete_passed(session: Session, who: SubtaskKey, stream: Stream) -> None:
     """Inside the caller's transaction, when the stream ends."""
     with session.cursor() as cursor:
         cursor.execute(
-            f"DELETE FROM {quote_name(schema)}.`statement_passed` "
+            f"DELETE FROM {quote_name(who.schema)}.`statement_passed` "
             "WHERE `task` = %s AND `source` = %s AND `stream` = %s",
-            (task, source, stream.name),
+            (who.task, who.source, stream.name),
         )
 
 
@@ -157,13 +156,13 @@ class Begun:
     before: str
 
 
-def read_begun(session: Session, schema: str, task: str, source: str, subject: str) -> Begun | None:
+def read_begun(session: Session, who: SubtaskKey, subject: str) -> Begun | None:
     """The statement that was begun for ``subject`` and is not known to have finished; None: none."""
     with session.cursor() as cursor:
         cursor.execute(
-            f"SELECT `statement`, `before_digest` FROM {quote_name(schema)}.`statement_begun` "
+            f"SELECT `statement`, `before_digest` FROM {quote_name(who.schema)}.`statement_begun` "
             "WHERE `task` = %s AND `source` = %s AND `subject` = %s",
-            (task, source, subject),
+            (who.task, who.source, subject),
         )
         row = cursor.fetchone()
     return None if row is None else Begun(str(row[0]), str(row[1]))
@@ -180,33 +179,33 @@ def read_begun_by(session: Session, schema: str, task: str, subject: str) -> dic
         return {str(source): Begun(str(statement), str(before)) for source, statement, before in cursor.fetchall()}
 
 
-def write_begun(session: Session, schema: str, task: str, source: str, subject: str, begun: Begun) -> None:
+def write_begun(session: Session, who: SubtaskKey, subject: str, begun: Begun) -> None:
     """In its own transaction, or inside the caller's."""
     with session.cursor() as cursor:
         cursor.execute(
-            f"REPLACE INTO {quote_name(schema)}.`statement_begun` VALUES (%s, %s, %s, %s, %s)",
-            (task, source, subject, begun.statement, begun.before),
+            f"REPLACE INTO {quote_name(who.schema)}.`statement_begun` VALUES (%s, %s, %s, %s, %s)",
+            (who.task, who.source, subject, begun.statement, begun.before),
         )
 
 
-def move_begun(session: Session, schema: str, task: str, source: str, subject: str, before: str, now: str) -> None:
+def move_begun(session: Session, who: SubtaskKey, subject: str, before: str, now: str) -> None:
     """Another statement, that of ``source`` and ``subject``, has changed the tables from ``before`` to ``now``: what
     was begun before it and has not run is begun after it. In its own transaction."""
     with session.cursor() as cursor:
         cursor.execute(
-            f"UPDATE {quote_name(schema)}.`statement_begun` SET `before_digest` = %s "
+            f"UPDATE {quote_name(who.schema)}.`statement_begun` SET `before_digest` = %s "
             "WHERE `task` = %s AND `before_digest` = %s AND NOT (`source` = %s AND `subject` = %s)",
-            (now, task, before, source, subject),
+            (now, who.task, before, who.source, subject),
         )
 
 
-def delete_begun(session: Session, schema: str, task: str, source: str, subject: str) -> None:
+def delete_begun(session: Session, who: SubtaskKey, subject: str) -> None:
     """Inside the caller's transaction, which records that the statement has finished, whole or in parts."""
     with session.cursor() as cursor:
         cursor.execute(
-            f"DELETE FROM {quote_name(schema)}.`statement_begun` "
+            f"DELETE FROM {quote_name(who.schema)}.`statement_begun` "
             "WHERE `task` = %s AND `source` = %s AND `subject` IN (%s, %s)",
-            (task, source, subject, divided_subject(subject)),
+            (who.task, who.source, subject, divided_subject(subject)),
         )
 
 
@@ -215,18 +214,18 @@ def divided_subject(subject: str) -> str:
     return f"{subject}.parts"
 
 
-def has_begun_statement(session: Session, schema: str, task: str, source: str) -> bool:
+def has_begun_statement(session: Session, who: SubtaskKey) -> bool:
     """Whether any statement of the subtask is recorded as begun."""
     with session.cursor() as cursor:
         cursor.execute(
-            f"SELECT 1 FROM {quote_name(schema)}.`statement_begun` WHERE `task` = %s AND `source` = %s LIMIT 1",
-            (task, source),
+            f"SELECT 1 FROM {quote_name(who.schema)}.`statement_begun` WHERE `task` = %s AND `source` = %s LIMIT 1",
+            (who.task, who.source),
         )
         return cursor.fetchone() is not None
 
 
 def read_creations(
-    session: Session, schema: str, task: str, source: str, numbers: Collection[int] | None = None
+    session: Session, who: SubtaskKey, numbers: Collection[int] | None = None
 ) -> dict[int, CreateStatement]:
     """CREATE TABLE texts by the shard table's number, of ``numbers`` (None: of all); a subtask of an earlier version
     has none."""
@@ -235,9 +234,9 @@ def read_creations(
     condition, values = ("", ()) if numbers is None else (" AND `number` IN %s", (tuple(numbers),))
     with session.cursor() as cursor:
         cursor.execute(
-            f"SELECT `number`, `creation`, `collation` FROM {quote_name(schema)}.`table_creation` "
+            f"SELECT `number`, `creation`, `collation` FROM {quote_name(who.schema)}.`table_creation` "
             f"WHERE `task` = %s AND `source` = %s{condition}",
-            (task, source, *values),
+            (who.task, who.source, *values),
         )
         return {
             int(number): CreateStatement(str(text), str(collation)).as_recorded
@@ -245,54 +244,53 @@ def read_creations(
         }
 
 
-def read_creation(session: Session, schema: str, task: str, source: str, number: int) -> CreateStatement | None:
+def read_creation(session: Session, who: SubtaskKey, number: int) -> CreateStatement | None:
     """The CREATE TABLE of one shard table; None: not recorded."""
     with session.cursor() as cursor:
         cursor.execute(
-            f"SELECT `creation`, `collation` FROM {quote_name(schema)}.`table_creation` "
+            f"SELECT `creation`, `collation` FROM {quote_name(who.schema)}.`table_creation` "
             "WHERE `task` = %s AND `source` = %s AND `number` = %s",
-            (task, source, number),
+            (who.task, who.source, number),
         )
         row = cursor.fetchone()
     return None if row is None else CreateStatement(str(row[0]), str(row[1])).as_recorded
 
 
-def write_creations(
-    session: Session, schema: str, task: str, source: str, creations: Mapping[int, CreateStatement]
-) -> None:
+def write_creations(session: Session, who: SubtaskKey, creations: Mapping[int, CreateStatement]) -> None:
     """Inside the caller's transaction."""
     with session.cursor() as cursor:
         for number, creation in creations.items():
             cursor.execute(
-                f"REPLACE INTO {quote_name(schema)}.`table_creation` VALUES (%s, %s, %s, %s, %s)",
-                (task, source, number, creation.text, creation.collation),
+                f"REPLACE INTO {quote_name(who.schema)}.`table_creation` VALUES (%s, %s, %s, %s, %s)",
+                (who.task, who.source, number, creation.text, creation.collation),
             )
-    member_versions.touch(session, schema, task, source, creations)
+    member_versions.touch(session, who, creations)
 
 
-def read_resets(session: Session, schema: str, task: str, source: str) -> frozenset[int]:
+def read_resets(session: Session, who: SubtaskKey) -> frozenset[int]:
     """Numbers of the shard tables whose structure was deleted and is to be read from the source again."""
     with session.cursor() as cursor:
         cursor.execute(
-            f"SELECT `number` FROM {quote_name(schema)}.`forgotten_structure` WHERE `task` = %s AND `source` = %s",
-            (task, source),
+            f"SELECT `number` FROM {quote_name(who.schema)}.`forgotten_structure` WHERE `task` = %s AND `source` = %s",
+            (who.task, who.source),
         )
         return frozenset(int(number) for (number,) in cursor.fetchall())
 
 
-def write_reset(session: Session, schema: str, task: str, source: str, number: int) -> None:
+def write_reset(session: Session, who: SubtaskKey, number: int) -> None:
     """Inside the caller's transaction."""
     with session.cursor() as cursor:
         cursor.execute(
-            f"REPLACE INTO {quote_name(schema)}.`forgotten_structure` VALUES (%s, %s, %s)", (task, source, number)
+            f"REPLACE INTO {quote_name(who.schema)}.`forgotten_structure` VALUES (%s, %s, %s)",
+            (who.task, who.source, number),
         )
 
 
-def clear_reset(session: Session, schema: str, task: str, source: str, number: int) -> None:
+def clear_reset(session: Session, who: SubtaskKey, number: int) -> None:
     """Inside the caller's transaction, which records the structure again."""
     with session.cursor() as cursor:
         cursor.execute(
-            f"DELETE FROM {quote_name(schema)}.`forgotten_structure` "
+            f"DELETE FROM {quote_name(who.schema)}.`forgotten_structure` "
             "WHERE `task` = %s AND `source` = %s AND `number` = %s",
-            (task, source, number),
+            (who.task, who.source, number),
         )

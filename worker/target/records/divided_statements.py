@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from pydantic import TypeAdapter
 
 from shardmerge.worker.core.mysql.connection import Session, quote_name, rows, text_of
+from shardmerge.worker.core.subtask_key import SubtaskKey
 from shardmerge.worker.target.records import ddl_progress
 from shardmerge.worker.target.records.ddl_progress import Begun, divided_subject
 
@@ -58,9 +59,9 @@ class Progress:
 _DIVIDED = TypeAdapter(DividedStatement)
 
 
-def read(session: Session, schema: str, task: str, source: str, subject: str) -> Progress | None:
+def read(session: Session, who: SubtaskKey, subject: str) -> Progress | None:
     """The statement of ``subject`` that runs in parts; None: there is none."""
-    begun = ddl_progress.read_begun(session, schema, task, source, divided_subject(subject))
+    begun = ddl_progress.read_begun(session, who, divided_subject(subject))
     return None if begun is None else _progress(begun)
 
 
@@ -70,15 +71,15 @@ def read_by(session: Session, schema: str, task: str, subject: str) -> dict[str,
     return {source: _progress(begun) for source, begun in found.items()}
 
 
-def write(session: Session, schema: str, task: str, source: str, subject: str, progress: Progress) -> None:
+def write(session: Session, who: SubtaskKey, subject: str, progress: Progress) -> None:
     """In its own transaction, or inside the caller's."""
     text = _DIVIDED.dump_json(progress.divided).decode()
-    ddl_progress.write_begun(session, schema, task, source, divided_subject(subject), Begun(text, progress.before))
+    ddl_progress.write_begun(session, who, divided_subject(subject), Begun(text, progress.before))
 
 
-def is_begun(session: Session, schema: str, task: str, source: str, subject: str) -> bool:
+def is_begun(session: Session, who: SubtaskKey, subject: str) -> bool:
     """Whether a statement of ``subject`` was begun, whole or in parts, and is not known to have finished."""
-    return source in begun_sources(session, schema, task, subject)
+    return who.source in begun_sources(session, who.schema, who.task, subject)
 
 
 def begun_sources(session: Session, schema: str, task: str, subject: str) -> frozenset[str]:

@@ -15,32 +15,33 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from shardmerge.worker.core.mysql.connection import Session, quote_name
+from shardmerge.worker.core.subtask_key import SubtaskKey
 
 _ROWS = 200
 
 
-def begin_epoch(session: Session, schema: str, task: str, source: str, epoch: int) -> None:
+def begin_epoch(session: Session, who: SubtaskKey, epoch: int) -> None:
     """The owner of ``epoch`` keeps the versions from now on. Inside the transaction that sets the subtask's epoch."""
     with session.cursor() as cursor:
         cursor.execute(
-            f"INSERT INTO {quote_name(schema)}.`subtask_version` VALUES (%s, %s, %s, 1) "
+            f"INSERT INTO {quote_name(who.schema)}.`subtask_version` VALUES (%s, %s, %s, 1) "
             "ON DUPLICATE KEY UPDATE `epoch` = VALUES(`epoch`), `version` = `version` + 1",
-            (task, source, epoch),
+            (who.task, who.source, epoch),
         )
 
 
-def touch(session: Session, schema: str, task: str, source: str, numbers: Iterable[int]) -> None:
+def touch(session: Session, who: SubtaskKey, numbers: Iterable[int]) -> None:
     """The records of these shard tables change. Inside the caller's transaction, which holds the lock of the
     subtask's row."""
     touched = sorted(set(numbers))
     if not touched:
         return
-    name = quote_name(schema)
+    name = quote_name(who.schema)
     with session.cursor() as cursor:
         cursor.execute(
             f"INSERT INTO {name}.`subtask_version` VALUES (%s, %s, 0, 1) "
             "ON DUPLICATE KEY UPDATE `version` = `version` + 1",
-            (task, source),
+            (who.task, who.source),
         )
         for at in range(0, len(touched), _ROWS):
             part = touched[at : at + _ROWS]
@@ -50,16 +51,16 @@ def touch(session: Session, schema: str, task: str, source: str, numbers: Iterab
                 f"SELECT v.`task`, v.`source`, n.`number`, v.`version` FROM {name}.`subtask_version` v "
                 f"JOIN ({rows}) n WHERE v.`task` = %s AND v.`source` = %s "
                 "ON DUPLICATE KEY UPDATE `version` = VALUES(`version`)",
-                (*part, task, source),
+                (*part, who.task, who.source),
             )
 
 
-def read_changed(session: Session, schema: str, task: str, source: str, after: int) -> tuple[int, ...]:
+def read_changed(session: Session, who: SubtaskKey, after: int) -> tuple[int, ...]:
     """Numbers of the shard tables whose records have changed after version ``after``."""
     with session.cursor() as cursor:
         cursor.execute(
-            f"SELECT `number` FROM {quote_name(schema)}.`table_version` "
+            f"SELECT `number` FROM {quote_name(who.schema)}.`table_version` "
             "WHERE `task` = %s AND `source` = %s AND `version` > %s ORDER BY `number`",
-            (task, source, after),
+            (who.task, who.source, after),
         )
         return tuple(int(number) for (number,) in cursor.fetchall())

@@ -71,14 +71,14 @@ def write_begun(session: Session, who: SubtaskKey, one: OperatorStatement, befor
     """Record, inside the caller's transaction, that the statement begins. ``before``: digest of the tables and schemas
     that it names, as they are before it runs."""
     _write(session, who, one, ran=False)
-    ddl_progress.write_begun(session, *who, one.subject, Begun(one.text, before))
+    ddl_progress.write_begun(session, who, one.subject, Begun(one.text, before))
 
 
 def write_divided(session: Session, who: SubtaskKey, one: OperatorStatement, progress: Progress) -> None:
     """As :func:`write_begun`, for a statement that the target runs in parts."""
     _write(session, who, one, ran=False)
-    ddl_progress.delete_begun(session, *who, one.subject)
-    divided_statements.write(session, *who, one.subject, progress)
+    ddl_progress.delete_begun(session, who, one.subject)
+    divided_statements.write(session, who, one.subject, progress)
 
 
 def write_ran(session: Session, who: SubtaskKey, one: OperatorStatement) -> None:
@@ -94,7 +94,7 @@ def delete(session: Session, who: SubtaskKey, one: OperatorStatement) -> None:
             f"DELETE FROM {quote_name(schema)}.`{NAME}` WHERE `task` = %s AND `source` = %s AND `subject` = %s",
             (task, source, one.subject),
         )
-    ddl_progress.delete_begun(session, *who, one.subject)
+    ddl_progress.delete_begun(session, who, one.subject)
 
 
 def finish_all(session: Session, who: SubtaskKey, statement: Statement) -> None:
@@ -102,7 +102,7 @@ def finish_all(session: Session, who: SubtaskKey, statement: Statement) -> None:
     statements that have run are kept; records of statements that were begun and abandoned are removed."""
     for one in read(session, who, statement):
         if one.ran:
-            ddl_progress.delete_begun(session, *who, one.subject)
+            ddl_progress.delete_begun(session, who, one.subject)
         else:
             delete(session, who, one)
 

@@ -17,6 +17,7 @@ from pydantic import Field, TypeAdapter
 
 from shardmerge.worker.core.mysql.connection import Session, quote_name
 from shardmerge.worker.core.position import SourcePosition
+from shardmerge.worker.core.subtask_key import SubtaskKey
 from shardmerge.worker.target.records import member_versions
 from shardmerge.worker.target.records.ddl_progress import StatementPlace
 from shardmerge.worker.target.records.statement_session import StatementSession
@@ -62,41 +63,39 @@ class Parked:
 _JSON = TypeAdapter(Parked)
 
 
-def read(
-    session: Session, schema: str, task: str, source: str, numbers: Collection[int] | None = None
-) -> dict[int, Parked]:
+def read(session: Session, who: SubtaskKey, numbers: Collection[int] | None = None) -> dict[int, Parked]:
     """Parked tables by the shard table's number, of ``numbers`` (None: of all)."""
     if numbers is not None and not numbers:
         return {}
     condition, values = ("", ()) if numbers is None else (" AND `number` IN %s", (tuple(numbers),))
     with session.cursor() as cursor:
         cursor.execute(
-            f"SELECT `number`, `parked` FROM {quote_name(schema)}.`parked_table` "
+            f"SELECT `number`, `parked` FROM {quote_name(who.schema)}.`parked_table` "
             f"WHERE `task` = %s AND `source` = %s{condition}",
-            (task, source, *values),
+            (who.task, who.source, *values),
         )
         return {int(number): _JSON.validate_json(str(text)) for number, text in cursor.fetchall()}
 
 
-def write(session: Session, schema: str, task: str, source: str, parked: Mapping[int, Parked]) -> None:
+def write(session: Session, who: SubtaskKey, parked: Mapping[int, Parked]) -> None:
     """Inside the caller's transaction."""
     with session.cursor() as cursor:
         for number, item in parked.items():
             cursor.execute(
-                f"REPLACE INTO {quote_name(schema)}.`parked_table` VALUES (%s, %s, %s, %s)",
-                (task, source, number, item.to_json()),
+                f"REPLACE INTO {quote_name(who.schema)}.`parked_table` VALUES (%s, %s, %s, %s)",
+                (who.task, who.source, number, item.to_json()),
             )
-    member_versions.touch(session, schema, task, source, parked)
+    member_versions.touch(session, who, parked)
 
 
-def delete(session: Session, schema: str, task: str, source: str, numbers: Iterable[int]) -> None:
+def delete(session: Session, who: SubtaskKey, numbers: Iterable[int]) -> None:
     """Inside the caller's transaction."""
     gone = frozenset(numbers)
     with session.cursor() as cursor:
         for number in gone:
             cursor.execute(
-                f"DELETE FROM {quote_name(schema)}.`parked_table` "
+                f"DELETE FROM {quote_name(who.schema)}.`parked_table` "
                 "WHERE `task` = %s AND `source` = %s AND `number` = %s",
-                (task, source, number),
+                (who.task, who.source, number),
             )
-    member_versions.touch(session, schema, task, source, gone)
+    member_versions.touch(session, who, gone)

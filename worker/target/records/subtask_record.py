@@ -24,6 +24,7 @@ from shardmerge.proto import errors
 from shardmerge.worker.core.mysql.connection import Session, quote_name
 from shardmerge.worker.core.position import SourcePosition
 from shardmerge.worker.core.stream import Stream
+from shardmerge.worker.core.subtask_key import SubtaskKey
 from shardmerge.worker.core.table import Table
 from shardmerge.worker.target.records import member_versions
 from shardmerge.worker.target.records.history import rowless_tables
@@ -92,9 +93,7 @@ def meta_token_of(recorded: str) -> str:
     return recorded.removeprefix(_REMOVING)
 
 
-def take_over(
-    connection: Session, schema: str, task: str, source: str, acquire: Callable[[int], int], meta_token: str
-) -> SubTaskRow:
+def take_over(connection: Session, who: SubtaskKey, acquire: Callable[[int], int], meta_token: str) -> SubTaskRow:
     """Raise the subtask's epoch to one that ``acquire`` returns; after this commit no older process can commit (I3).
 
     ``acquire``: confirms that the subtask is this process's, and returns an epoch above the one that it receives, which
@@ -116,17 +115,17 @@ def take_over(
     over again and again, and what ``acquire`` raises.
     """
     # Before the epoch: once etcd names this server as the one with the records, a missing row is one that was lost.
-    _create_row(connection, schema, task, source, meta_token)
+    _create_row(connection, who, meta_token)
     epoch = 0
     for _ in range(_TAKE_OVERS):
-        found = _read_epoch(connection, schema, task, source)
+        found = _read_epoch(connection, who)
         epoch = acquire(found)
         if epoch <= found:
             break
-        row = _raise_epoch(connection, schema, task, source, found, epoch, meta_token)
+        row = _raise_epoch(connection, who, found, epoch, meta_token)
         if row is not None:
             return row
-    raise errors.replicate.FENCED(task=task, source=source, epoch=epoch)
+    raise errors.replicate.FENCED(task=who.task, source=who.source, epoch=epoch)
 
 
 def read_highest_epoch(connection: Session, schema: str, task: str) -> int:
@@ -137,33 +136,32 @@ def read_highest_epoch(connection: Session, schema: str, task: str) -> int:
     return int(found or 0)
 
 
-def _create_row(connection: Session, schema: str, task: str, source: str, meta_token: str) -> None:
+def _create_row(connection: Session, who: SubtaskKey, meta_token: str) -> None:
     """Create the row where it is missing, in a transaction of its own."""
     with connection.cursor() as cursor:
         cursor.execute("START TRANSACTION")
         cursor.execute(
-            f"INSERT IGNORE INTO {quote_name(schema)}.`subtask` "
+            f"INSERT IGNORE INTO {quote_name(who.schema)}.`subtask` "
             "VALUES (%s, %s, 0, 'new', %s, '', 0, '', '', '', '', '')",
-            (task, source, meta_token),
+            (who.task, who.source, meta_token),
         )
         cursor.execute("COMMIT")
 
 
-def _read_epoch(connection: Session, schema: str, task: str, source: str) -> int:
-    row = read_row(connection, schema, task, source)
+def _read_epoch(connection: Session, who: SubtaskKey) -> int:
+    row = read_row(connection, who)
     return 0 if row is None else row.epoch
 
 
-def _raise_epoch(
-    connection: Session, schema: str, task: str, source: str, expected: int, epoch: int, meta_token: str
-) -> SubTaskRow | None:
+def _raise_epoch(connection: Session, who: SubtaskKey, expected: int, epoch: int, meta_token: str) -> SubTaskRow | None:
     """Raise the epoch in one transaction; None: another one than ``expected`` is recorded."""
-    name = quote_name(schema)
-    who = (task, source)
+    name = quote_name(who.schema)
+    of_subtask = (who.task, who.source)
     with connection.cursor() as cursor:
         cursor.execute("START TRANSACTION")
         cursor.execute(
-            f"SELECT `meta_token`, {_ROW} FROM {name}.`subtask` WHERE `task` = %s AND `source` = %s FOR UPDATE", who
+            f"SELECT `meta_token`, {_ROW} FROM {name}.`subtask` WHERE `task` = %s AND `source` = %s FOR UPDATE",
+            of_subtask,
         )
         locked = cursor.fetchone()
         if locked is None:  # dropped since it was read
@@ -181,59 +179,58 @@ def _raise_epoch(
             row = replace(row, starts_over=True, removal_begun=begun)
             cursor.execute(
                 f"UPDATE {name}.`subtask` SET `meta_token` = %s WHERE `task` = %s AND `source` = %s",
-                (_REMOVING + (meta_token or found_token.removeprefix(_REMOVING)), *who),
+                (_REMOVING + (meta_token or found_token.removeprefix(_REMOVING)), *of_subtask),
             )
         cursor.execute(
             f"UPDATE {name}.`subtask` SET `epoch` = %s, `meta_token` = IF(`meta_token` = %s, '', `meta_token`) "
             "WHERE `task` = %s AND `source` = %s",
-            (epoch, FORGOTTEN, *who),
+            (epoch, FORGOTTEN, *of_subtask),
         )
-        member_versions.begin_epoch(connection, schema, task, source, epoch)
+        member_versions.begin_epoch(connection, who, epoch)
         for stream in Stream:
             cursor.execute(
                 f"UPDATE {name}.`{stream.table}` SET `epoch` = %s WHERE `task` = %s AND `source` = %s",
-                (epoch, *who),
+                (epoch, *of_subtask),
             )
         # Those of the epoch before this one: if its owner kept none, they are no longer valid.
         cursor.execute(
             f"UPDATE {name}.`{rowless_tables.NAME}` SET `epoch` = %s "
             "WHERE `task` = %s AND `source` = %s AND `epoch` = %s",
-            (epoch, *who, expected),
+            (epoch, *of_subtask, expected),
         )
         cursor.execute("COMMIT")
     return row
 
 
-def start_over(connection: Session, schema: str, task: str, source: str, epoch: int, next_epoch: int) -> SubTaskRow:
+def start_over(connection: Session, who: SubtaskKey, epoch: int, next_epoch: int) -> SubTaskRow:
     """Delete the records of the earlier run, whose rows are removed, and continue with ``next_epoch``, in one
     transaction: a reader that keeps records of an epoch in memory must not mix them with those of the new run. Raises
     FENCED."""
-    name = quote_name(schema)
-    who = (task, source, epoch)
+    name = quote_name(who.schema)
     with connection.cursor() as cursor:
         cursor.execute("START TRANSACTION")
         cursor.execute(
             f"SELECT `meta_token` FROM {name}.`subtask` WHERE `task` = %s AND `source` = %s AND `epoch` = %s "
             "FOR UPDATE",
-            who,
+            (who.task, who.source, epoch),
         )
         found = cursor.fetchall()
         if not found:
             cursor.execute("ROLLBACK")
-            raise errors.replicate.FENCED(task=task, source=source, epoch=epoch)
+            raise errors.replicate.FENCED(task=who.task, source=who.source, epoch=epoch)
         token = str(found[0][0]).removeprefix(_REMOVING)
-        _begin_anew(connection, schema, task, source, token, next_epoch)
+        _begin_anew(connection, who, token, next_epoch)
         cursor.execute("COMMIT")
     return SubTaskRow(Phase.NEW, None, "", "", "", epoch=next_epoch)
 
 
-def has_chunks(connection: Session, schema: str, task: str, source: str) -> bool:
+def has_chunks(connection: Session, who: SubtaskKey) -> bool:
     """Whether a chunk of the subtask is planned. Raises ``pymysql.MySQLError``."""
     try:
         with connection.cursor() as cursor:
             cursor.execute(
-                f"SELECT 1 FROM {quote_name(schema)}.`snapshot_chunk` WHERE `task` = %s AND `source` = %s LIMIT 1",
-                (task, source),
+                f"SELECT 1 FROM {quote_name(who.schema)}.`snapshot_chunk` WHERE `task` = %s AND `source` = %s LIMIT 1",
+                (who.task, who.source),
             )
             return bool(cursor.fetchall())
     except pymysql.err.ProgrammingError as error:
@@ -242,20 +239,22 @@ def has_chunks(connection: Session, schema: str, task: str, source: str) -> bool
         return False
 
 
-def begin_again(connection: Session, schema: str, task: str, source: str, epoch: int, next_epoch: int) -> SubTaskRow:
+def begin_again(connection: Session, who: SubtaskKey, epoch: int, next_epoch: int) -> SubTaskRow:
     """The copy of the subtask has not begun: return to phase NEW with ``next_epoch``, in one transaction, so that its
     tables are read again. The configured end keeps the place that was found first. A new epoch, as in
     :func:`start_over`. Raises FENCED."""
-    name = quote_name(schema)
+    name = quote_name(who.schema)
 
     def forget(session: Session) -> None:
         for table in _OF_TABLES:
             with session.cursor() as cursor:
-                cursor.execute(f"DELETE FROM {name}.`{table}` WHERE `task` = %s AND `source` = %s", (task, source))
-        member_versions.begin_epoch(session, schema, task, source, next_epoch)
+                cursor.execute(
+                    f"DELETE FROM {name}.`{table}` WHERE `task` = %s AND `source` = %s", (who.task, who.source)
+                )
+        member_versions.begin_epoch(session, who, next_epoch)
 
     columns = {"phase": Phase.NEW.value, "start_file": "", "epoch": next_epoch}
-    _change(connection, schema, task, source, epoch, columns, forget)
+    _change(connection, who, epoch, columns, forget)
     return SubTaskRow(Phase.NEW, None, "", "", "", epoch=next_epoch)
 
 
@@ -275,7 +274,7 @@ def forget_task(connection: Session, schema: str, task: str, epoch: int) -> tupl
         for source, its_epoch in found.items():
             if its_epoch > epoch:
                 raise errors.master.RECORDS_OF_NEWER_START(task=task, source=source, found=its_epoch, epoch=epoch)
-            _begin_anew(connection, schema, task, source, FORGOTTEN, epoch)
+            _begin_anew(connection, SubtaskKey(schema, task, source), FORGOTTEN, epoch)
         with connection.cursor() as cursor:
             cursor.execute(f"DELETE FROM {quote_name(schema)}.`target_rename` WHERE `task` = %s", (task,))
         connection.commit()
@@ -284,27 +283,27 @@ def forget_task(connection: Session, schema: str, task: str, epoch: int) -> tupl
     return tuple(found)
 
 
-def _begin_anew(connection: Session, schema: str, task: str, source: str, token: str, epoch: int) -> None:
+def _begin_anew(connection: Session, who: SubtaskKey, token: str, epoch: int) -> None:
     """Delete the records of a subtask, whose row the caller has locked: it is in phase NEW, with ``epoch``."""
-    _forget(connection, schema, task, source)
+    _forget(connection, who)
     with connection.cursor() as cursor:
         cursor.execute(
-            f"UPDATE {quote_name(schema)}.`subtask` SET `phase` = 'new', `meta_token` = %s, `start_file` = '', "
+            f"UPDATE {quote_name(who.schema)}.`subtask` SET `phase` = 'new', `meta_token` = %s, `start_file` = '', "
             "`dealing` = '', `joining` = '', `update_token` = '', `epoch` = %s WHERE `task` = %s AND `source` = %s",
-            (token, epoch, task, source),
+            (token, epoch, who.task, who.source),
         )
-    member_versions.begin_epoch(connection, schema, task, source, epoch)
+    member_versions.begin_epoch(connection, who, epoch)
 
 
-def _forget(connection: Session, schema: str, task: str, source: str) -> None:
+def _forget(connection: Session, who: SubtaskKey) -> None:
     with connection.cursor() as cursor:  # these belong to the target: the first source that starts over deletes them
-        cursor.execute(f"DELETE FROM {quote_name(schema)}.`lock_run` WHERE `task` = %s", (task,))
+        cursor.execute(f"DELETE FROM {quote_name(who.schema)}.`lock_run` WHERE `task` = %s", (who.task,))
     for table in OWNED_TABLES:
         try:
             with connection.cursor() as cursor:
                 cursor.execute(
-                    f"DELETE FROM {quote_name(schema)}.`{table}` WHERE `task` = %s AND `source` = %s",
-                    (task, source),
+                    f"DELETE FROM {quote_name(who.schema)}.`{table}` WHERE `task` = %s AND `source` = %s",
+                    (who.task, who.source),
                 )
         except pymysql.err.ProgrammingError as error:
             if error.args[0] != ER.NO_SUCH_TABLE:
@@ -313,9 +312,7 @@ def _forget(connection: Session, schema: str, task: str, source: str) -> None:
 
 def begin(
     connection: Session,
-    schema: str,
-    task: str,
-    source: str,
+    who: SubtaskKey,
     epoch: int,
     phase: Phase,
     start: SourcePosition,
@@ -334,44 +331,38 @@ def begin(
 
     def add(session: Session) -> None:
         for number, table in enumerate(tables):
-            _insert_table(session, schema, task, source, number, table)
-        member_versions.touch(session, schema, task, source, range(len(tables)))
+            _insert_table(session, who, number, table)
+        member_versions.touch(session, who, range(len(tables)))
         also(session)
 
-    _change(connection, schema, task, source, epoch, columns, add)
+    _change(connection, who, epoch, columns, add)
 
 
 def enter_phase(
     connection: Session,
-    schema: str,
-    task: str,
-    source: str,
+    who: SubtaskKey,
     epoch: int,
     phase: Phase,
     also: Callable[[Session], None],
 ) -> None:
     """Move to ``phase`` and write what ``also`` writes, in one transaction. Raises FENCED."""
-    _change(connection, schema, task, source, epoch, {"phase": phase.value}, also)
+    _change(connection, who, epoch, {"phase": phase.value}, also)
 
 
 def record_repartition(
     connection: Session,
-    schema: str,
-    task: str,
-    source: str,
+    who: SubtaskKey,
     epoch: int,
     partitioning: str,
     also: Callable[[Session], None],
 ) -> None:
     """Record a new partitioning of the lanes and write what ``also`` writes, in one transaction. Raises FENCED."""
-    _change(connection, schema, task, source, epoch, {"dealing": partitioning}, also)
+    _change(connection, who, epoch, {"dealing": partitioning}, also)
 
 
 def begin_update(
     connection: Session,
-    schema: str,
-    task: str,
-    source: str,
+    who: SubtaskKey,
     epoch: int,
     update_token: str,
     joining: str,
@@ -383,45 +374,39 @@ def begin_update(
 
     def add(session: Session) -> None:
         for number, table in tables.items():
-            _insert_table(session, schema, task, source, number, table)
-        member_versions.touch(session, schema, task, source, tables)
+            _insert_table(session, who, number, table)
+        member_versions.touch(session, who, tables)
         also(session)
 
-    _change(connection, schema, task, source, epoch, {"update_token": update_token, "joining": joining}, add)
+    _change(connection, who, epoch, {"update_token": update_token, "joining": joining}, add)
 
 
 def record_joining(
     connection: Session,
-    schema: str,
-    task: str,
-    source: str,
+    who: SubtaskKey,
     epoch: int,
     joining: str,
     also: Callable[[Session], None],
 ) -> None:
     """Record which tables are joining and write what ``also`` writes, in one transaction. Raises FENCED."""
-    _change(connection, schema, task, source, epoch, {"joining": joining}, also)
+    _change(connection, who, epoch, {"joining": joining}, also)
 
 
 def adopt_joined(
     connection: Session,
-    schema: str,
-    task: str,
-    source: str,
+    who: SubtaskKey,
     epoch: int,
     partitioning: str,
     also: Callable[[Session], None],
 ) -> None:
     """The joining tables become the subtask's own: record the new partitioning and write what ``also`` writes, in one
     transaction. Raises FENCED."""
-    _change(connection, schema, task, source, epoch, {"dealing": partitioning, "joining": ""}, also)
+    _change(connection, who, epoch, {"dealing": partitioning, "joining": ""}, also)
 
 
 def record_statement(
     connection: Session,
-    schema: str,
-    task: str,
-    source: str,
+    who: SubtaskKey,
     epoch: int,
     columns: Mapping[str, str],
     tables: Mapping[int, Table],
@@ -432,18 +417,16 @@ def record_statement(
 
     def write(session: Session) -> None:
         for number, table in tables.items():
-            _insert_table(session, schema, task, source, number, table, verb="REPLACE")
-        member_versions.touch(session, schema, task, source, tables)
+            _insert_table(session, who, number, table, verb="REPLACE")
+        member_versions.touch(session, who, tables)
         also(session)
 
-    _change(connection, schema, task, source, epoch, {**columns, "epoch": str(epoch)}, write)
+    _change(connection, who, epoch, {**columns, "epoch": str(epoch)}, write)
 
 
 def _change(
     connection: Session,
-    schema: str,
-    task: str,
-    source: str,
+    who: SubtaskKey,
     epoch: int,
     columns: Mapping[str, str | int],
     also: Callable[[Session], None],
@@ -453,43 +436,41 @@ def _change(
     with connection.cursor() as cursor:
         cursor.execute("START TRANSACTION")
         cursor.execute(
-            f"UPDATE {quote_name(schema)}.`subtask` SET {assignments} "
+            f"UPDATE {quote_name(who.schema)}.`subtask` SET {assignments} "
             "WHERE `task` = %s AND `source` = %s AND `epoch` = %s",
-            (*columns.values(), task, source, epoch),
+            (*columns.values(), who.task, who.source, epoch),
         )
         if cursor.rowcount != 1:
             cursor.execute("ROLLBACK")
-            raise errors.replicate.FENCED(task=task, source=source, epoch=epoch)
+            raise errors.replicate.FENCED(task=who.task, source=who.source, epoch=epoch)
         also(connection)
         cursor.execute("COMMIT")
 
 
-def _insert_table(
-    connection: Session, schema: str, task: str, source: str, number: int, table: Table, verb: str = "INSERT"
-) -> None:
+def _insert_table(connection: Session, who: SubtaskKey, number: int, table: Table, verb: str = "INSERT") -> None:
     with connection.cursor() as cursor:
         cursor.execute(
-            f"{verb} INTO {quote_name(schema)}.`table_structure` VALUES (%s, %s, %s, %s, %s, %s)",
-            (task, source, number, table.schema, table.name, _TABLE_JSON.dump_json(table).decode()),
+            f"{verb} INTO {quote_name(who.schema)}.`table_structure` VALUES (%s, %s, %s, %s, %s, %s)",
+            (who.task, who.source, number, table.schema, table.name, _TABLE_JSON.dump_json(table).decode()),
         )
 
 
-def find_row(connection: Session, schema: str, task: str, source: str) -> SubTaskRow | None:
+def find_row(connection: Session, who: SubtaskKey) -> SubTaskRow | None:
     """As :func:`read_row`; None also without the table and without the schema."""
     try:
-        return read_row(connection, schema, task, source)
+        return read_row(connection, who)
     except pymysql.MySQLError as error:
         if error.args[0] not in (ER.NO_SUCH_TABLE, ER.BAD_DB_ERROR):
             raise
         return None
 
 
-def is_start_over(connection: Session, schema: str, task: str, source: str, meta_token: str) -> bool:
+def is_start_over(connection: Session, who: SubtaskKey, meta_token: str) -> bool:
     """Whether a run with this token makes the subtask, which has a row, start over."""
     with connection.cursor() as cursor:
         cursor.execute(
-            f"SELECT `meta_token` FROM {quote_name(schema)}.`subtask` WHERE `task` = %s AND `source` = %s",
-            (task, source),
+            f"SELECT `meta_token` FROM {quote_name(who.schema)}.`subtask` WHERE `task` = %s AND `source` = %s",
+            (who.task, who.source),
         )
         [(recorded,)] = cursor.fetchall()
     return _starts_over(str(recorded), meta_token)
@@ -499,11 +480,12 @@ def _starts_over(recorded: str, meta_token: str) -> bool:
     return recorded.startswith(_REMOVING) or bool(meta_token and meta_token != recorded)
 
 
-def read_row(connection: Session, schema: str, task: str, source: str) -> SubTaskRow | None:
+def read_row(connection: Session, who: SubtaskKey) -> SubTaskRow | None:
     """The subtask's current row, without taking over; None when there is none."""
     with connection.cursor() as cursor:
         cursor.execute(
-            f"SELECT {_ROW} FROM {quote_name(schema)}.`subtask` WHERE `task` = %s AND `source` = %s", (task, source)
+            f"SELECT {_ROW} FROM {quote_name(who.schema)}.`subtask` WHERE `task` = %s AND `source` = %s",
+            (who.task, who.source),
         )
         row = cursor.fetchone()
     return None if row is None else _row(row)
@@ -515,31 +497,29 @@ def _row(row: Sequence[object]) -> SubTaskRow:
     return SubTaskRow(Phase(phase), start, partitioning, joining, updated, epoch=int(epoch))
 
 
-def read_table_records(
-    connection: Session, schema: str, task: str, source: str, numbers: Iterable[int]
-) -> dict[int, Table]:
+def read_table_records(connection: Session, who: SubtaskKey, numbers: Iterable[int]) -> dict[int, Table]:
     """The recorded structures of these shard tables, by number."""
     wanted = tuple(numbers)
     if not wanted:
         return {}
     with connection.cursor() as cursor:
         cursor.execute(
-            f"SELECT `number`, `structure` FROM {quote_name(schema)}.`table_structure` "
+            f"SELECT `number`, `structure` FROM {quote_name(who.schema)}.`table_structure` "
             "WHERE `task` = %s AND `source` = %s AND `number` IN %s",
-            (task, source, wanted),
+            (who.task, who.source, wanted),
         )
         return {int(number): _TABLE_JSON.validate_json(text) for number, text in cursor.fetchall()}
 
 
-def read_tables(connection: Session, schema: str, task: str, source: str) -> tuple[Table, ...]:
+def read_tables(connection: Session, who: SubtaskKey) -> tuple[Table, ...]:
     """The recorded structures, by number. A number that was never recorded has the structure after it: nothing looks it
     up. Two streams that create tables at the same time can leave such a number, if the run ends in between."""
     tables: list[Table] = []
     with connection.cursor() as cursor:
         cursor.execute(
-            f"SELECT `number`, `structure` FROM {quote_name(schema)}.`table_structure` "
+            f"SELECT `number`, `structure` FROM {quote_name(who.schema)}.`table_structure` "
             "WHERE `task` = %s AND `source` = %s ORDER BY `number`",
-            (task, source),
+            (who.task, who.source),
         )
         for number, structure in cursor.fetchall():
             table = _TABLE_JSON.validate_json(structure)

@@ -21,6 +21,7 @@ from shardmerge.proto import errors
 from shardmerge.proto.errors import ShardmergeError
 from shardmerge.worker.core.mysql.connection import Session, errno_of, execute, quote_name, rows
 from shardmerge.worker.core.stream import Stream
+from shardmerge.worker.core.subtask_key import SubtaskKey
 from shardmerge.worker.core.table_plan import TargetTable
 from shardmerge.worker.target.records import member_versions
 from shardmerge.worker.target.records.subtask_record import FORGOTTEN, Phase
@@ -116,7 +117,7 @@ def begin(session: Session, schema: str, rename: Rename, epoch: int) -> None:
             ),
         )
         for source, change in rename.changes.items():
-            _write(session, schema, rename.task, source, change.meanwhile, epoch)
+            _write(session, SubtaskKey(schema, rename.task, source), change.meanwhile, epoch)
         session.commit()
     finally:
         session.rollback()
@@ -143,7 +144,7 @@ def move(session: Session, schema: str, rename: Rename) -> Rename:
                     after=rename.after.quoted,
                     reason=f"the records of source {source} were changed since it began",
                 )
-            _write(session, schema, rename.task, source, change.following, epoch)
+            _write(session, SubtaskKey(schema, rename.task, source), change.following, epoch)
         # A table that had the new name earlier: one key for both rows.
         execute(
             session,
@@ -168,20 +169,20 @@ def delete(session: Session, schema: str, task: str) -> None:
     execute(session, f"DELETE FROM {quote_name(schema)}.`target_rename` WHERE `task` = %s", (task,))
 
 
-def _write(session: Session, schema: str, task: str, source: str, partitioning: str, epoch: int) -> None:
+def _write(session: Session, who: SubtaskKey, partitioning: str, epoch: int) -> None:
     """With a new version: readers with a copy read all records of the subtask again."""
-    name = quote_name(schema)
+    name = quote_name(who.schema)
     execute(
         session,
         f"UPDATE {name}.`subtask` SET `dealing` = %s, `epoch` = %s WHERE `task` = %s AND `source` = %s",
-        (partitioning, epoch, task, source),
+        (partitioning, epoch, who.task, who.source),
     )
     execute(
         session,
         f"UPDATE {name}.`{Stream.MAIN.table}` SET `epoch` = %s WHERE `task` = %s AND `source` = %s",
-        (epoch, task, source),
+        (epoch, who.task, who.source),
     )
-    member_versions.begin_epoch(session, schema, task, source, epoch)
+    member_versions.begin_epoch(session, who, epoch)
 
 
 def _move_names(session: Session, table: str, rename: Rename) -> None:

@@ -67,7 +67,6 @@ from shardmerge.worker.verify.compare.compared_tables import (
     unkeyed_tables,
 )
 from shardmerge.worker.verify.compare.patience import Patience
-from shardmerge.worker.verify.compare.sides import SubtaskId
 from shardmerge.worker.verify.compare.task import CompareSpec, CompareTask
 from shardmerge.worker.verify.compare.work_queue import (
     NoChunks,
@@ -218,7 +217,7 @@ class Comparison:
             secret=self._access.secret,
             identity=self.identity,
             run=self.run_number,
-            subtask=SubtaskId(config.task, context.source.source_id, config.meta_schema),
+            subtask=context.who,
             source=context.source_endpoint.without_secrets(),
             target=context.target_endpoint.without_secrets(),
             tables=self._compared,
@@ -247,7 +246,7 @@ class Comparison:
         wanted = [plan for plan in self._plans if _is_wanted(plan, self._request)]
         with cancellable_session(self._stop, self._context.target_endpoint, Side.TARGET, name="target") as session:
             away, everyone = self._read_all_plans(session)
-            partial = interrupted_copies.read(session, *self._context.who)
+            partial = interrupted_copies.read(session, self._context.who)
             first = min(self._request.task_sources, default="") == self._context.source.source_id
             found: list[ComparedTable | UnkeyedTables | NotCompared] = []
             unkeyed: dict[str, list[TablePlan]] = {}
@@ -280,7 +279,7 @@ class Comparison:
         context = self._context
         with cancellable_session(self._stop, context.target_endpoint, Side.TARGET, name="target") as target:
             away, everyone = self._read_all_plans(target)
-            partial = interrupted_copies.read(target, *context.who)
+            partial = interrupted_copies.read(target, context.who)
             plans = [*self._plans, *away]
             with cancellable_session(
                 self._stop, context.source_endpoint, Side.SOURCE, name=context.source.source_id
@@ -329,8 +328,7 @@ class Comparison:
         """The plans of this source's tables that its own lanes do not apply now; and the plans of all shard tables, of
         all the task's sources and of other tasks, by their records at the target, or the reason why they are not
         known."""
-        config, mine = self._context.config, self._context.source.source_id
-        found = read_target_members(session, config.meta_schema, config.task, mine, self._request.task_sources)
+        found = read_target_members(session, self._context.who, self._request.task_sources)
         applied = {plan.shard for plan in self._plans}
         away = [plan for number, plan in sorted(found.own.items()) if number not in applied]
         if found.unrecorded_sources:

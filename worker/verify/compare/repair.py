@@ -22,6 +22,7 @@ from shardmerge.worker.core.mysql.connection import Session, quote_name, send
 from shardmerge.worker.core.mysql.information_schema import select_written
 from shardmerge.worker.core.mysql.server_errors import ErrorKind, errno_of, kind_of, reason_of
 from shardmerge.worker.core.row_change import Literals
+from shardmerge.worker.core.subtask_key import SubtaskKey
 from shardmerge.worker.target.apply.dml import delete_sql, write_sql
 from shardmerge.worker.target.quarantine.held_changes import held_key_of
 from shardmerge.worker.target.quarantine.held_store import KnownKeys, read_keys, remove
@@ -30,7 +31,7 @@ from shardmerge.worker.target.records.history import rowless_tables
 from shardmerge.worker.verify.compare.compared_tables import ComparedTable, TableQueries
 from shardmerge.worker.verify.compare.judge import Different, Extra, Finding, Missing, diff_rows
 from shardmerge.worker.verify.compare.keys import Key
-from shardmerge.worker.verify.compare.sides import RelayPlaces, SourceSide, SubtaskId, TargetSide, read_rows
+from shardmerge.worker.verify.compare.sides import RelayPlaces, SourceSide, TargetSide, read_rows
 
 KEYS_PER_TRANSACTION = 200
 """How many keys are repaired in one transaction; the lanes wait for its end."""
@@ -52,7 +53,7 @@ def repair(
     source: SourceSide,
     target: TargetSide,
     places: RelayPlaces,
-    subtask: SubtaskId,
+    subtask: SubtaskKey,
 ) -> Repaired:
     """One attempt for at most KEYS_PER_TRANSACTION keys. Raises what the sides and ``places`` raise; then nothing was
     written."""
@@ -67,10 +68,9 @@ def repair(
         present = read_rows(_all(target, reads.target_rows(keys)), table, reads, at_source=False)
         ours = {key: found[0] for key, found in rows.items()}
         verdict = diff_rows(keys, ours, present, touched, table.columns)
-        known = read_keys(target.plain(), (subtask.meta_schema, subtask.task, subtask.source))
-        who = subtask.meta_schema, subtask.task, subtask.source
+        known = read_keys(target.plain(), subtask)
         if any(not isinstance(item, Extra) for item in verdict.findings):
-            rowless_tables.forget(target.plain(), who, table.plan.shard)
+            rowless_tables.forget(target.plain(), subtask, table.plan.shard)
         refused = _write(target.plain(), table, verdict.findings, images, known)
         copied = [item.key for item in verdict.findings if isinstance(item, Missing) and item.key.target not in refused]
         _forget_absent(target.plain(), table, subtask, known, copied)
@@ -80,9 +80,9 @@ def repair(
 
 
 @contextmanager
-def _lanes_blocked(session: Session, subtask: SubtaskId) -> Generator[tuple[Checkpoint, ...]]:
+def _lanes_blocked(session: Session, subtask: SubtaskKey) -> Generator[tuple[Checkpoint, ...]]:
     """A transaction during which no lane commits; it commits at the end of the block."""
-    schema = quote_name(subtask.meta_schema)
+    schema = quote_name(subtask.schema)
     session.begin()
     try:
         with session.cursor() as cursor:
@@ -93,7 +93,7 @@ def _lanes_blocked(session: Session, subtask: SubtaskId) -> Generator[tuple[Chec
                     (subtask.task, subtask.source),
                 )
                 cursor.fetchall()
-        yield read_all(session, subtask.meta_schema, subtask.task, subtask.source)
+        yield read_all(session, subtask)
         session.commit()
     except BaseException:
         _rollback(session)
@@ -161,11 +161,11 @@ def _write(
 
 
 def _forget_absent(
-    session: Session, table: ComparedTable, subtask: SubtaskId, known: KnownKeys, keys: Sequence[Key]
+    session: Session, table: ComparedTable, subtask: SubtaskKey, known: KnownKeys, keys: Sequence[Key]
 ) -> None:
     """Remove the quarantine's records of rows that were given up and are at the target now."""
     there = {held_key_of(table.plan, b",".join(key.target)) for key in keys}
-    remove(session, (subtask.meta_schema, subtask.task, subtask.source), known.absent & there)
+    remove(session, subtask, known.absent & there)
 
 
 def _run_in_savepoint(session: Session, statements: Sequence[bytes]) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
 
 from shardmerge.proto import errors, failpoints
 from shardmerge.proto.errors import ShardmergeError
@@ -24,6 +23,7 @@ from shardmerge.worker.core.mysql.connection import (
 from shardmerge.worker.core.mysql.consistent_read import consistent_read
 from shardmerge.worker.core.position import RelayOffset, SourcePosition
 from shardmerge.worker.core.row_change import Literals, RowChange
+from shardmerge.worker.core.subtask_key import SubtaskKey
 from shardmerge.worker.core.table_plan import TablePlan
 from shardmerge.worker.snapshot.reader.fixup import key_of
 from shardmerge.worker.snapshot.reader.relay_changes import changes_between, only_table
@@ -41,15 +41,6 @@ _NO_TABLE = "no_table"
 _OPENINGS = 20
 _TARGET_SILENCE_SECONDS = 60
 _LOCK_WAIT_SECONDS = 20
-
-
-@dataclass(frozen=True, slots=True)
-class SubtaskId:
-    """Identifies the compared subtask. ``meta_schema``: the schema of the lanes' checkpoints."""
-
-    task: str
-    source: str
-    meta_schema: str
 
 
 class SourceSide:
@@ -131,9 +122,9 @@ class SourceSide:
 class TargetSide:
     """Two connections to the target: one reads rows as bytes, the other reads records and writes repairs."""
 
-    def __init__(self, endpoint: Endpoint, subtask: SubtaskId) -> None:
+    def __init__(self, endpoint: Endpoint, subtask: SubtaskKey) -> None:
         self._endpoint, self._subtask = endpoint, subtask
-        self.meta_schema = subtask.meta_schema
+        self.meta_schema = subtask.schema
         self._raw: Session | None = None
         self._plain: Session | None = None
 
@@ -149,7 +140,7 @@ class TargetSide:
         close this side."""
         session, subtask = self._opened(), self._subtask
         with self.coded_errors(), consistent_read(session):
-            yield read_all(session, subtask.meta_schema, subtask.task, subtask.source)
+            yield read_all(session, subtask)
 
     def _opened(self) -> Session:
         if self._raw is None:
@@ -187,7 +178,7 @@ class RelayPlaces:
     ``lanes``: how far every lane has committed (None: unknown); raises when the comparison has to end.
     """
 
-    def __init__(self, link: GrpcWorkerClient, subtask: SubtaskId, lanes: Callable[[], Located | None]) -> None:
+    def __init__(self, link: GrpcWorkerClient, subtask: SubtaskKey, lanes: Callable[[], Located | None]) -> None:
         self._link, self._subtask, self._lanes = link, subtask, lanes
 
     def locate(self, position: SourcePosition) -> Located:

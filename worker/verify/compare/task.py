@@ -23,6 +23,7 @@ from shardmerge.worker.core.mysql.connection import Endpoint
 from shardmerge.worker.core.position import RelayOffset
 from shardmerge.worker.core.row_change import Literals
 from shardmerge.worker.core.spark.task_credentials import fetch_credentials
+from shardmerge.worker.core.subtask_key import SubtaskKey
 from shardmerge.worker.core.task_runner import TaskBody, TaskDone, TaskOutcome, TaskStopped
 from shardmerge.worker.snapshot.chunks import Chunk
 from shardmerge.worker.snapshot.reader.worker_link import GrpcWorkerClient, Located
@@ -34,7 +35,7 @@ from shardmerge.worker.verify.compare.messages import fill_report
 from shardmerge.worker.verify.compare.orphans import OrphanSearch
 from shardmerge.worker.verify.compare.patience import Patience
 from shardmerge.worker.verify.compare.repair import KEYS_PER_TRANSACTION, Repaired, repair
-from shardmerge.worker.verify.compare.sides import RelayPlaces, SourceSide, SubtaskId, TargetSide, read_rows
+from shardmerge.worker.verify.compare.sides import RelayPlaces, SourceSide, TargetSide, read_rows
 from shardmerge.worker.verify.compare.unkeyed import unkeyed_report
 
 log = get_logger()
@@ -57,7 +58,7 @@ class CompareSpec:
     secret: str = field(repr=False)
     identity: str
     run: int
-    subtask: SubtaskId
+    subtask: SubtaskKey
     source: Endpoint
     target: Endpoint
     tables: tuple[ComparedTable | UnkeyedTables, ...]

@@ -53,16 +53,16 @@ def begin(
         phase, start = Phase.SNAPSHOT, found.start
 
     def also(session: Session) -> None:
-        checkpoints.insert(session, *resources.who, first)
-        ddl_records.write_creations(session, *resources.who, found.creations)
+        checkpoints.insert(session, resources.who, first)
+        ddl_records.write_creations(session, resources.who, found.creations)
         if found.safe_mode_until is not None:
             time = resources.config.start_at.time
             bounds.write(
-                session, *resources.who, Bound(bounds.BoundKind.SAFE_MODE_UNTIL, time, found.safe_mode_until, 0.0)
+                session, resources.who, Bound(bounds.BoundKind.SAFE_MODE_UNTIL, time, found.safe_mode_until, 0.0)
             )
 
     with resources.coded_target_errors():
-        subtask_record.begin(target, *resources.who, epoch, phase, start, found.tables, also)
+        subtask_record.begin(target, resources.who, epoch, phase, start, found.tables, also)
 
 
 @dataclass(frozen=True, slots=True)

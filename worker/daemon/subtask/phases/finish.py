@@ -26,7 +26,7 @@ def read_stop_search(resources: RunResources, source: Session, target: Session, 
     """The search of the run's end, as it was first resolved (recorded at the target)."""
     config, host = resources.config, resources.host
     with resources.coded_target_errors():
-        recorded = bounds.read(target, *resources.who)
+        recorded = bounds.read(target, resources.who)
     with resources.coded_source_errors():
         info = server_info(source)
         stop = configured_bounds.resolve_stop(config, source, info, recorded.get(bounds.BoundKind.STOP))
@@ -42,7 +42,7 @@ def read_stop_search(resources: RunResources, source: Session, target: Session, 
 def read_safe_mode_bound(resources: RunResources) -> Bound | None:
     """The position before which changes may already be at the target; None: none are."""
     with resources.at_target() as target:
-        return bounds.read(target, *resources.who).get(bounds.BoundKind.SAFE_MODE_UNTIL)
+        return bounds.read(target, resources.who).get(bounds.BoundKind.SAFE_MODE_UNTIL)
 
 
 def finished_outcome(resources: RunResources, target: Session, epoch: int) -> Outcome | None:
@@ -53,17 +53,17 @@ def finished_outcome(resources: RunResources, target: Session, epoch: int) -> Ou
     config = resources.config
 
     def forget(session: Session) -> None:
-        bounds.delete(session, *resources.who, bounds.BoundKind.REACHED)
+        bounds.delete(session, resources.who, bounds.BoundKind.REACHED)
 
     status: worker_pb2.LoadStatus | worker_pb2.SyncStatus
     with resources.coded_target_errors():
-        found = bounds.read(target, *resources.who).get(bounds.BoundKind.REACHED)
+        found = bounds.read(target, resources.who).get(bounds.BoundKind.REACHED)
         if found is None:
-            status = _final_load_status(SnapshotStore(*resources.who, 0).report(target))
+            status = _final_load_status(SnapshotStore(resources.who, 0).report(target))
         elif found.requested == configured_bounds.configured_stop_json(config):
             status = configured_bounds.reached_status(found, config)
         else:
-            subtask_record.enter_phase(target, *resources.who, epoch, Phase.REPLICATE, forget)
+            subtask_record.enter_phase(target, resources.who, epoch, Phase.REPLICATE, forget)
             return None
     return resources.run_unit(_FinishedUnit(status), StopSignal())
 
@@ -72,7 +72,7 @@ def finish_at_stop(resources: RunResources, epoch: int, stop_search: StopSearch)
     """Record that every lane has ended at the configured end."""
     assert stop_search.stop is not None  # noqa: S101 - for the type checker: nothing else ends lanes
     with resources.at_target() as target:
-        bound = configured_bounds.stop_reached(stop_search.stop, checkpoints.read_begun(target, *resources.who))
+        bound = configured_bounds.stop_reached(stop_search.stop, checkpoints.read_begun(target, resources.who))
         _enter(resources, target, epoch, Phase.FINISHED, bound)
         return finished_outcome(resources, target, epoch) or Finished()
 
@@ -84,13 +84,13 @@ def finish_full(resources: RunResources, epoch: int, plans: tuple[TablePlan, ...
         return Stopped()
     failpoints.hit("full.finishing")
     with resources.at_target() as target:
-        subtask_record.enter_phase(target, *resources.who, epoch, Phase.FINISHED, lambda session: None)
+        subtask_record.enter_phase(target, resources.who, epoch, Phase.FINISHED, lambda session: None)
         return finished_outcome(resources, target, epoch) or Finished()
 
 
 def _enter(resources: RunResources, target: Session, epoch: int, phase: Phase, bound: Bound) -> None:
     subtask_record.enter_phase(
-        target, *resources.who, epoch, phase, lambda session: bounds.write(session, *resources.who, bound)
+        target, resources.who, epoch, phase, lambda session: bounds.write(session, resources.who, bound)
     )
 
 

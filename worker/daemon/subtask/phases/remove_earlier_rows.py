@@ -49,7 +49,7 @@ def remove_earlier_rows(
         return True
     _check_that_copy_can_begin(resources, stop)
     with resources.coded_target_errors():
-        members = read_target_members(target, *resources.who)
+        members = read_target_members(target, resources.who)
         found = earlier_rows(members.own.values(), (*members.same_task, *members.other_tasks), rules)
         by_texts = any(isinstance(one.rows, ExtractedTexts) for one in found.removable)
         if by_texts and members.unrecorded_sources:

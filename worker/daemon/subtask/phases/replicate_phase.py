@@ -215,10 +215,10 @@ class _RecordedState:
             )
             with resources.coded_target_errors():
                 # No other process moves them: the epoch is this run's.
-                found = checkpoints.read_begun(target, *resources.who)
-                tables = subtask_record.read_tables(target, *resources.who)
-                parked = parked_tables.read(target, *resources.who)
-                interrupted = interrupted_copies.read(target, *resources.who)
+                found = checkpoints.read_begun(target, resources.who)
+                tables = subtask_record.read_tables(target, resources.who)
+                parked = parked_tables.read(target, resources.who)
+                interrupted = interrupted_copies.read(target, resources.who)
             joining = None
             if partitioning is not None:
                 update = _update(resources, rules, epoch)
@@ -226,7 +226,7 @@ class _RecordedState:
                 parked = update.still_parked(target, partitioning, tables, parked)
             with resources.coded_target_errors():
                 # A missing target table must fit the next rows, whatever structure the source has by now.
-                creations = ddl_records.read_creations(target, *resources.who)
+                creations = ddl_records.read_creations(target, resources.who)
             if partitioning is not None:
                 check_setting(resources, partitioning)
             named = known_away_names(partitioning, joining, parked)
@@ -308,7 +308,7 @@ def _end_of(
 
 def _is_begun(resources: RunResources, target: Session) -> bool:
     with resources.coded_target_errors():
-        return ddl_records.has_begun_statement(target, *resources.who)
+        return ddl_records.has_begun_statement(target, resources.who)
 
 
 def _update(resources: RunResources, rules: Rules, epoch: int) -> TaskUpdate:

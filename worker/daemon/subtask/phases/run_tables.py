@@ -71,7 +71,7 @@ def handover_of(
     with resources.at_target() as target:
         return read_handover(
             target,
-            *resources.who,
+            resources.who,
             plans,
             resources.host.relay,
             resources.source_endpoint,

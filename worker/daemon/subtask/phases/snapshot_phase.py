@@ -43,9 +43,9 @@ def copy(resources: RunResources, rules: Rules, epoch: int, row: SubTaskRow, sto
     with ExitStack() as sessions:
         target, source = resources.target(sessions), resources.source(sessions)
         with resources.coded_target_errors():
-            tables = subtask_record.read_tables(target, *resources.who)
+            tables = subtask_record.read_tables(target, resources.who)
             # A target that is missing gets the structure with which the rows are copied: the source may have another.
-            creations = ddl_records.read_creations(target, *resources.who)
+            creations = ddl_records.read_creations(target, resources.who)
         partitioning = Partitioning.from_json(row.partitioning)
         if partitioning is not None:
             rules = partitioning.compiled_rules()
@@ -76,7 +76,7 @@ def copy(resources: RunResources, rules: Rules, epoch: int, row: SubTaskRow, sto
             partitioning = replace(partitioning_for(config, resources.lanes, plans), cascades=cascades.keys)
             with resources.coded_target_errors():
                 subtask_record.record_repartition(
-                    target, *resources.who, epoch, partitioning.to_json(), lambda session: None
+                    target, resources.who, epoch, partitioning.to_json(), lambda session: None
                 )
     # Before any offset is located in the relay log: at a worker that is new to the source it has not begun.
     relay.ensure_from(row.start)
@@ -126,8 +126,8 @@ def _enter_replicate(
     """Checkpoints, interrupted copies and the phase change in one transaction."""
 
     def also(session: Session) -> None:
-        checkpoints.insert(session, *resources.who, first)
-        interrupted_copies.write(session, *resources.who, interrupted)
+        checkpoints.insert(session, resources.who, first)
+        interrupted_copies.write(session, resources.who, interrupted)
 
     with resources.at_target() as target:
-        subtask_record.enter_phase(target, *resources.who, epoch, Phase.REPLICATE, also)
+        subtask_record.enter_phase(target, resources.who, epoch, Phase.REPLICATE, also)

@@ -16,6 +16,7 @@ from typing import Annotated
 from pydantic import Field, TypeAdapter
 
 from shardmerge.worker.core.mysql.connection import Session, quote_name
+from shardmerge.worker.core.subtask_key import SubtaskKey
 from shardmerge.worker.core.table import Column
 from shardmerge.worker.target.records.ddl_progress import StatementPlace
 
@@ -50,53 +51,52 @@ class InterruptedCopy:
 _JSON = TypeAdapter(InterruptedCopy)
 
 
-def read(
-    session: Session, schema: str, task: str, source: str, numbers: Collection[int] | None = None
-) -> dict[int, InterruptedCopy]:
+def read(session: Session, who: SubtaskKey, numbers: Collection[int] | None = None) -> dict[int, InterruptedCopy]:
     """The interrupted copies by the shard table's number, of ``numbers`` (None: of all)."""
     if numbers is not None and not numbers:
         return {}
     condition, values = ("", ()) if numbers is None else (" AND `shard` IN %s", (tuple(numbers),))
     with session.cursor() as cursor:
         cursor.execute(
-            f"SELECT `shard`, `interrupted` FROM {quote_name(schema)}.`{NAME}` "
+            f"SELECT `shard`, `interrupted` FROM {quote_name(who.schema)}.`{NAME}` "
             f"WHERE `task` = %s AND `source` = %s{condition}",
-            (task, source, *values),
+            (who.task, who.source, *values),
         )
         return {int(number): _JSON.validate_json(str(text)) for number, text in cursor.fetchall()}
 
 
-def exist(session: Session, schema: str, task: str, source: str) -> bool:
+def exist(session: Session, who: SubtaskKey) -> bool:
     """Whether the copy of any table of the subtask is interrupted."""
     with session.cursor() as cursor:
         cursor.execute(
-            f"SELECT 1 FROM {quote_name(schema)}.`{NAME}` WHERE `task` = %s AND `source` = %s LIMIT 1", (task, source)
+            f"SELECT 1 FROM {quote_name(who.schema)}.`{NAME}` WHERE `task` = %s AND `source` = %s LIMIT 1",
+            (who.task, who.source),
         )
         return cursor.fetchone() is not None
 
 
-def write(session: Session, schema: str, task: str, source: str, copies: Mapping[int, InterruptedCopy]) -> None:
+def write(session: Session, who: SubtaskKey, copies: Mapping[int, InterruptedCopy]) -> None:
     """Inside the caller's transaction."""
     with session.cursor() as cursor:
         cursor.executemany(
-            f"REPLACE INTO {quote_name(schema)}.`{NAME}` VALUES (%s, %s, %s, %s)",
-            [(task, source, number, item.to_json()) for number, item in sorted(copies.items())],
+            f"REPLACE INTO {quote_name(who.schema)}.`{NAME}` VALUES (%s, %s, %s, %s)",
+            [(who.task, who.source, number, item.to_json()) for number, item in sorted(copies.items())],
         )
 
 
-def delete(session: Session, schema: str, task: str, source: str, numbers: Iterable[int]) -> None:
+def delete(session: Session, who: SubtaskKey, numbers: Iterable[int]) -> None:
     """Inside the caller's transaction."""
     gone = sorted(numbers)
     if not gone:
         return
     with session.cursor() as cursor:
         cursor.execute(
-            f"DELETE FROM {quote_name(schema)}.`{NAME}` WHERE `task` = %s AND `source` = %s AND `shard` IN %s",
-            (task, source, tuple(gone)),
+            f"DELETE FROM {quote_name(who.schema)}.`{NAME}` WHERE `task` = %s AND `source` = %s AND `shard` IN %s",
+            (who.task, who.source, tuple(gone)),
         )
 
 
-def forget(session: Session, schema: str, task: str, source: str, numbers: Iterable[int]) -> None:
+def forget(session: Session, who: SubtaskKey, numbers: Iterable[int]) -> None:
     """Delete these interrupted copies with all records of what was copied: nothing waits for the rest. Inside the
     caller's transaction."""
     gone = sorted(numbers)
@@ -105,6 +105,6 @@ def forget(session: Session, schema: str, task: str, source: str, numbers: Itera
     with session.cursor() as cursor:
         for name in (NAME, "snapshot_chunk", "snapshot_table", "snapshot_passed"):
             cursor.execute(
-                f"DELETE FROM {quote_name(schema)}.`{name}` WHERE `task` = %s AND `source` = %s AND `shard` IN %s",
-                (task, source, tuple(gone)),
+                f"DELETE FROM {quote_name(who.schema)}.`{name}` WHERE `task` = %s AND `source` = %s AND `shard` IN %s",
+                (who.task, who.source, tuple(gone)),
             )

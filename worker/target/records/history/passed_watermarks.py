@@ -17,11 +17,12 @@ import pymysql
 from pymysql.constants import ER
 
 from shardmerge.worker.core.mysql.connection import Session, errno_of, quote_name
+from shardmerge.worker.core.subtask_key import SubtaskKey
 
 NAME = "snapshot_passed"
 
 
-def read(session: Session, schema: str, task: str, source: str) -> frozenset[int]:
+def read(session: Session, who: SubtaskKey) -> frozenset[int]:
     """The numbers of these shard tables; empty when an earlier version did not create the table.
 
     Raises ``pymysql.MySQLError``.
@@ -29,7 +30,8 @@ def read(session: Session, schema: str, task: str, source: str) -> frozenset[int
     try:
         with session.cursor() as cursor:
             cursor.execute(
-                f"SELECT `shard` FROM {quote_name(schema)}.`{NAME}` WHERE `task` = %s AND `source` = %s", (task, source)
+                f"SELECT `shard` FROM {quote_name(who.schema)}.`{NAME}` WHERE `task` = %s AND `source` = %s",
+                (who.task, who.source),
             )
             return frozenset(int(row[0]) for row in cursor.fetchall())
     except pymysql.MySQLError as error:
@@ -38,10 +40,10 @@ def read(session: Session, schema: str, task: str, source: str) -> frozenset[int
         return frozenset()
 
 
-def write(session: Session, schema: str, task: str, source: str, shards: Iterable[int]) -> None:
+def write(session: Session, who: SubtaskKey, shards: Iterable[int]) -> None:
     """Inside the caller's transaction, which checks the epoch. Raises ``pymysql.MySQLError``."""
     with session.cursor() as cursor:
         cursor.executemany(
-            f"INSERT IGNORE INTO {quote_name(schema)}.`{NAME}` VALUES (%s, %s, %s)",
-            [(task, source, shard) for shard in sorted(shards)],
+            f"INSERT IGNORE INTO {quote_name(who.schema)}.`{NAME}` VALUES (%s, %s, %s)",
+            [(who.task, who.source, shard) for shard in sorted(shards)],
         )

@@ -17,35 +17,36 @@ import pymysql
 from pymysql.constants import ER
 
 from shardmerge.worker.core.mysql.connection import Session, errno_of, quote_name, quote_text, rows, send
+from shardmerge.worker.core.subtask_key import SubtaskKey
 
 NAME = "rowless_table"
 
 _ROWS = 500
 
 
-def write(session: Session, schema: str, task: str, source: str, numbers: Iterable[int], epoch: int) -> None:
+def write(session: Session, who: SubtaskKey, numbers: Iterable[int], epoch: int) -> None:
     """The target table of these shard tables was just created. Raises ``pymysql.MySQLError``."""
     with session.cursor() as cursor:
         cursor.executemany(
-            f"REPLACE INTO {quote_name(schema)}.`{NAME}` VALUES (%s, %s, %s, %s)",
-            [(task, source, number, epoch) for number in sorted(numbers)],
+            f"REPLACE INTO {quote_name(who.schema)}.`{NAME}` VALUES (%s, %s, %s, %s)",
+            [(who.task, who.source, number, epoch) for number in sorted(numbers)],
         )
 
 
-def read(session: Session, schema: str, task: str, source: str) -> frozenset[int]:
+def read(session: Session, who: SubtaskKey) -> frozenset[int]:
     """The numbers of the shard tables that are known to have no row. Raises ``pymysql.MySQLError``."""
-    name = quote_name(schema)
+    name = quote_name(who.schema)
     found = rows(
         session,
         f"SELECT r.`number` FROM {name}.`{NAME}` r JOIN {name}.`subtask` s "
         "ON s.`task` = r.`task` AND s.`source` = r.`source` AND s.`epoch` = r.`epoch` "
         "WHERE r.`task` = %s AND r.`source` = %s",
-        (task, source),
+        (who.task, who.source),
     )
     return frozenset(int(number) for (number,) in found)
 
 
-def delete_statements(who: tuple[str, str, str], numbers: Iterable[int]) -> tuple[bytes, ...]:
+def delete_statements(who: SubtaskKey, numbers: Iterable[int]) -> tuple[bytes, ...]:
     """Rows of these shard tables are written in the same transaction. ``who``: (meta schema, task, source)."""
     schema, task, source = who
     ordered = sorted(numbers)  # two transactions that delete several rows must not wait for each other
@@ -57,7 +58,7 @@ def delete_statements(who: tuple[str, str, str], numbers: Iterable[int]) -> tupl
     )
 
 
-def forget(session: Session, who: tuple[str, str, str], number: int) -> None:
+def forget(session: Session, who: SubtaskKey, number: int) -> None:
     """As :func:`delete_statements`, at once. Raises ``pymysql.MySQLError``."""
     try:
         for statement in delete_statements(who, (number,)):

@@ -21,6 +21,7 @@ from shardmerge.worker.target.members.target_members import read_target_members
 from shardmerge.worker.target.tables.earlier_rows import EarlierRows, Removable, earlier_rows
 from shardmerge.worker.target.tables.row_ownership import ExtractedTexts, KeyRange
 from shardmerge.worker.target.tables.target_table import find_target
+from shardmerge.worker.unit.run_context import who_of
 from shardmerge.worker.verify.precheck.findings import Checklist, failed, passed, warned
 
 _OLDEST = {ServerKind.MYSQL: (5, 7, 0), ServerKind.MARIADB: (10, 2, 0), ServerKind.TIDB: (6, 2, 0)}
@@ -103,7 +104,7 @@ def _rows(source: str, target: Session, plans: Sequence[TablePlan], start: Start
 def _earlier_rows(target: Session, subtask: config.SubTaskConfig) -> EarlierRows:
     """The rows of the run whose records are going to be deleted."""
     try:
-        members = read_target_members(target, subtask.meta_schema, subtask.task, subtask.source_id)
+        members = read_target_members(target, who_of(subtask))
     except pymysql.MySQLError as error:
         if errno_of(error) not in (ER.BAD_DB_ERROR, ER.NO_SUCH_TABLE):
             raise
@@ -222,7 +223,7 @@ class _Streamed:
     def _read(self) -> dict[tuple[str, str], frozenset[str]]:
         subtask, start = self._start.subtask, self._start
         try:
-            members = read_target_members(self._target, subtask.meta_schema, subtask.task, subtask.source_id)
+            members = read_target_members(self._target, who_of(subtask))
         except pymysql.MySQLError as error:
             if errno_of(error) not in (ER.BAD_DB_ERROR, ER.NO_SUCH_TABLE):
                 raise
