@@ -35,6 +35,9 @@ _FORMS = [form for form in FORMS if "source" not in form]
 _UNKNOWN = {1115, 1273, 8200}
 """TiDB's errors for character sets and collations that it lacks."""
 
+_LEFT_OUT = {"set", "latin1 set", "gbk"}
+"""TiDB uses no index with a SET (docs/reference/tidb-target.md). Texts of gbk are sent to it as utf8mb4."""
+
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Database]:
@@ -73,7 +76,7 @@ def test_no_plan_scans(server: Database, session: Session, family: str, shape: s
     wrong: list[str] = []
     judged = 0
     for name, (definition, value) in FAMILIES[family].items():
-        if shape == "alone" and name in FEW:
+        if name in _LEFT_OUT or (shape == "alone" and name in FEW):
             continue
         try:
             plan = made_table(server, definition, value, SHAPES[shape])

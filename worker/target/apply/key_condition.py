@@ -9,7 +9,8 @@ What the servers do with other forms (MariaDB 10.11, MySQL 9.7; tests/integratio
   SET at the start of the key it reads the whole table. So texts are not in tuples.
 * More than 200 tuples or alternatives: see :data:`MOST_TUPLES`.
 
-TiDB makes point reads of all forms used here (its manual, "Explain Statements That Use Indexes").
+TiDB 8.4 reads by the key in all forms used here, except where the key has a SET: then it reads the whole table
+(tests/integration/test_tidb_key_statements.py).
 """
 
 from __future__ import annotations
