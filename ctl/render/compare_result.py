@@ -181,7 +181,8 @@ def answer(
     if repair and left + fixed:
         text = f"{left + fixed} differences found, {fixed} repaired, {left} left"
     if code == UNKNOWN or not is_whole:
-        text += f"{'; ' if text else ''}not everything could be judged{_without_result(outcome.tables)}"
+        text += f"{'; ' if text else ''}not everything could be judged{_without_result(outcome)}"
+    _mark_stopped(outcome)
     left_out = dict.fromkeys(table.target_table for table in outcome.tables if table.left_out)
     if left_out:
         text += f"; left out: {listed(list(left_out), _SHOWN)}"
@@ -189,12 +190,26 @@ def answer(
     return pb.CompareAnswer(result=code == SAME, msg=text, tables=tables, report=report, seconds=seconds)
 
 
-def _without_result(tables: Sequence[pb.ComparedTable]) -> str:
-    """The target tables that were not judged, as the end of a sentence; "" if the reason is another one."""
-    names = dict.fromkeys(table.target_table for table in tables if table.unjudged or table.not_compared)
-    if not names:
-        return ""
-    return f": {listed(list(names), _SHOWN)} (the table shows why; --leave-out leaves a table out)"
+def _mark_stopped(outcome: Outcome) -> None:
+    """Set the remark of the tables whose source's comparison an error has ended: their counts look like results."""
+    errors_of = dict(outcome.failures)
+    for table in outcome.tables:
+        error = errors_of.get(table.source)
+        if error is not None and not table.left_out:
+            table.remark = f"not finished: [{error.code} {error.name}]"
+            table.extra_unsought = ""
+
+
+def _without_result(outcome: Outcome) -> str:
+    """The target tables that were not judged, and the sources that an error has stopped, as the end of a sentence; ""
+    if the reason is another one."""
+    names = dict.fromkeys(table.target_table for table in outcome.tables if table.unjudged or table.not_compared)
+    parts: list[str] = []
+    if names:
+        parts.append(f"{listed(list(names), _SHOWN)} (the table shows why; --leave-out leaves a table out)")
+    if outcome.failures:
+        parts.append(f"all tables of {listed([source for source, _ in outcome.failures], _SHOWN)}")
+    return f": {'; '.join(parts)}" if parts else ""
 
 
 class ReportFile:

@@ -45,7 +45,13 @@ def _groups(source: str, target: worker_pb2.TargetSchema) -> Iterator[str]:
         names = ", ".join(style.flat(name) for name in group.examples)
         more = group.count - len(group.examples)
         tables = f"{group.count} shard tables ({names}{f' and {more} more' if more > 0 else ''})"
-        yield f"  {source}: {tables}{' differ:' if number else ': equal definitions'}"
+        if not number:
+            state = ": equal definitions"
+        elif group.only_here or group.lacking or group.left_out:
+            state = " differ:"
+        else:  # the same parts
+            state = " differ in the order of columns or keys, or get all parts at a created target"
+        yield f"  {source}: {tables}{state}"
         yield from (f"    only here: {style.flat(part)}" for part in group.only_here)
         yield from (f"    lacking: {style.flat(part)}" for part in group.lacking)
         yield from (f"    a created target does not get: {style.flat(part)}" for part in group.left_out)

@@ -34,8 +34,10 @@ DIVERGED = _define(
     workaround="Another writer has removed rows at the target. Skip the rows of this event, which are recorded: "
     '`dmctl binlog skip {task} -s {source} -b "{position}"`; the task continues. If it stops at a further row, skip '
     "that, too. When query-status shows it as synced, `dmctl compare {task} --repair` copies the present rows of the "
-    "source. Do not insert the row by hand: it would be the row as it is now, not as it was before this change. For a "
-    "target that was loaded by other means: safe-mode: true.",
+    "source. Do not insert the row by hand: it would be the row as it is now, not as it was before this change. If "
+    "many rows are missing, because the table was emptied, for example: set safe-mode: true under `syncers` in the "
+    "task file and `dmctl update-task <file>` instead of skipping them; after the comparison remove it in the same "
+    "way. For a target that was loaded by other means: safe-mode: true.",
 )
 FENCED = _define(
     40003,
@@ -541,7 +543,8 @@ MERGED_TABLE_MISSING = _define(
     "merged rows of {tables} into it",
     workaround="The table is not created again by itself, because it would lack these rows. If it was renamed, rename "
     "it back, then `dmctl resume-task {task}`: nothing is lost. Else restore it from a backup, or create it with the "
-    "statement that `dmctl schema {task} {schema}.{table} -s {source}` shows, then `dmctl resume-task {task}`. "
+    "statement that `dmctl schema {task} {schema}.{table} -s {source}` shows, and with the columns and indexes that "
+    "other shard tables have in addition (`dmctl schema {task}` lists them), then `dmctl resume-task {task}`. "
     + _LOST_ROWS,
 )
 MERGED_TABLE_EMPTY = _define(

@@ -142,8 +142,8 @@ OPEN_ETCD = _define(
     "DATA (an absolute path; without it etcd begins empty): cd FOLDER && etcd --data-dir DATA --listen-client-urls "
     "unix://etcd:0 --advertise-client-urls unix://etcd:0 --listen-peer-urls unix://peer:0 "
     "--initial-advertise-peer-urls unix://peer:0 --initial-cluster default=unix://peer:0 (remove sockets that a killed "
-    "etcd has left), and etcd: unix:FOLDER/etcd:0 here. Else start etcd with --client-cert-auth and --trusted-ca-file "
-    "(`dmctl tls init` makes the files; docs/how-to/tls.md). To use it as it is: insecure: true.",
+    "etcd has left), and etcd: [unix:FOLDER/etcd:0] here. Else start etcd with --client-cert-auth and "
+    "--trusted-ca-file (`dmctl tls init` makes the files; docs/how-to/tls.md). To use it as it is: insecure: true.",
 )
 CALLER_UNKNOWN = _define(
     61152,

@@ -172,7 +172,8 @@ class ExpressionFilter(FileModel):
         kinds = [bool(self.insert_value_expr), update, bool(self.delete_value_expr)]
         if sum(kinds) != 1:
             raise ValueError(
-                "needs one of insert-value-expr, delete-value-expr, update-old-value-expr with update-new-value-expr"
+                "must be for one kind of change, insert-value-expr, delete-value-expr, or update-old-value-expr and "
+                "update-new-value-expr (or one of these two): write a rule for each kind"
             )
         return self
 

@@ -117,6 +117,22 @@ def test_the_stream_changes_lost_rows(world: World) -> None:
     _ended(merge)
 
 
+def test_it_is_emptied_while_the_task_runs(world: World) -> None:
+    """As the way out of 40002 says for many rows: safe-mode until the comparison has ended."""
+    merge = _started(world, "lost_emptied")
+    merge.target(f"TRUNCATE {merge.merged}")
+    merge.source(1).execute(f"UPDATE {merge.shard(1)} SET amount = 5 ORDER BY id LIMIT 20")
+    merge.source(2).execute(f"DELETE FROM {merge.shard(2)} ORDER BY id LIMIT 20")
+    printed = merge.operator.stopped(40002, ONE)
+    merge.operator.stopped(40002, TWO)
+    merge.file(merge.text.replace("    route-rules", "    syncer: {safe-mode: true}\n    route-rules"))
+    merge.operator.runs(printed, "update-task")
+    _repair(merge, printed)
+    merge.file(merge.text)
+    merge.operator.runs(printed, "update-task")
+    _ended(merge)
+
+
 def test_its_shard_tables_are_copied_again(world: World) -> None:
     """The other way out: update-task without them and with them. An update of another kind does not create it."""
     name = "lost_copied"

@@ -89,6 +89,21 @@ def test_a_repair_reports_what_was_found_and_what_is_left() -> None:
     assert answer(ended(table()), UNKNOWN, "", 1.0).msg == "not everything could be judged"
 
 
+def test_the_tables_of_a_source_that_has_stopped_do_not_look_equal() -> None:
+    """Of two sources that could not be compared the error of one is reported, and a count of 0 is no result."""
+    outcome = ended(table(rows=0, extra_unsought="why"), error=errors.compare.ALREADY_RUNNING(task="t", source="s1"))
+    lost = error_to_proto(errors.compare.RELAY_CHANGED(task="t", source="s2"))
+    outcome.take(pb.CompareFrame(source="s2", end=pb.CompareEnd(tables=[table(source="s2", rows=0)], error=lost)))
+    outcome.take(pb.CompareFrame(source="s3", end=pb.CompareEnd(tables=[table(source="s3")])))
+    told = answer(outcome, UNKNOWN, "", 1.0)
+    assert told.msg == "not everything could be judged: all tables of s1, s2"
+    assert [one.remark[:20] for one in told.tables] == ["not finished: [45005", "not finished: [45003", ""]
+    console = Console(width=200)
+    with console.capture() as shown:
+        console.print(compare_table.compared(told))
+    assert shown.get().count("not finished: [4500") == 2
+
+
 def test_a_table_that_is_none_is_reported() -> None:
     outcome = ended(table())
     assert conclude(outcome, ["shop.orders", "shop_1.order_1"], "t") == (SAME, None)

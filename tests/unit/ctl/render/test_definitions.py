@@ -47,6 +47,14 @@ def test_equal_tables_are_one_line() -> None:
     assert judge("schema", answer) is None
 
 
+def test_a_group_without_other_parts_ends_no_line_with_a_colon() -> None:
+    alike = worker_pb2.ShardGroup(count=2, examples=["s.t_1", "s.t_2"])
+    ordered = worker_pb2.ShardGroup(count=1, examples=["s.x"])
+    part = pb.SourceTargets(result=True, source="one", targets=[_schema(alike, ordered)])
+    [line] = [line for line in _lines(pb.ShowTargetsResponse(result=True, sources=[part])) if "s.x" in line]
+    assert "differ in the order of columns or keys" in line
+
+
 def test_the_error_of_a_target() -> None:
     shown = _schema()
     shown.error.CopyFrom(common_pb2.ErrorDetail(code=40012, name="target-table-differs", message="column p is missing"))

@@ -89,6 +89,15 @@ def test_an_expression_is_judged_without_a_server() -> None:
         assert str(found) == f"t.yaml:{line}:24: expression-filter.f.insert-value-expr: cannot be used: {said}"
 
 
+def test_a_rule_of_two_kinds_of_change_is_to_be_two_rules() -> None:
+    """The message must not read as if one key of updates needed the other one."""
+    text = TASK.replace("    route-rules: [r1, r2]", "    route-rules: [r1, r2]\n    expression-filters: [f]")
+    rule = 'expression-filter:\n  f: {schema: s, table: t, update-new-value-expr: "id > 1"'
+    assert not check_text(text + rule + "}\n", "t.yaml").findings
+    [found] = check_text(text + rule + ', insert-value-expr: "id > 1"}\n', "t.yaml").findings
+    assert str(found).endswith("write a rule for each kind")
+
+
 def test_a_transform_is_judged_without_spark() -> None:
     text = TASK.replace("    route-rules: [r1, r2]", "    route-rules: [r1, r2]\n    transform-rules: [t]")
     rule = "transforms:\n  t:\n    schema-pattern: s\n    {}: {}\n"
