@@ -266,7 +266,9 @@ VALUES_OF_TIME = _define(
     "would run it once: {statement}",
     workaround="The task has stopped right before the statement. At the first shard table, "
     f"{_REPLACE}, which adds the column NULL and without a default; at each other one, {_SKIP}. Then, "
-    f"{_REPAIR} copies the values.",
+    f"{_REPAIR} copies the values. If the statement changes a column instead of adding it: run it at all shard tables, "
+    "then `dmctl stop-task {task}`, drop {target} at the target, and `dmctl start-task <file> --remove-meta`, which "
+    "copies the history again.",
 )
 ADDS_CASCADE = _define(
     50065,

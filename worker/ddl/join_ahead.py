@@ -138,7 +138,7 @@ class JoinAhead:
         if is_strict(statement.sql_mode or 0, plan.table) != series.is_strict:
             return False
         check_mergeable_in_task(found.executor.context, around.members, plan)
-        check_values_of_time(found.executor.context, around.members, plan)
+        check_values_of_time(found.executor.context, around.members, plan, is_mariadb=found.is_mariadb)
         altered = found.executor.altered(found.shard)
         if altered is None:
             return False

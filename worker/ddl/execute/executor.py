@@ -211,7 +211,7 @@ class StatementExecutor:
         if found is not None:
             members = members or context.run_context.members.read(context.session)
             check_mergeable_in_task(context, members, action.shard.plan)
-            check_values_of_time(context, members, action.shard.plan)
+            check_values_of_time(context, members, action.shard.plan, is_mariadb=is_mariadb)
             self._check_constant(action.shard.plan)
             self._park(action.shard, found[1], members, is_mariadb=is_mariadb)
 
@@ -238,7 +238,8 @@ class StatementExecutor:
             return
         failpoints.hit("join.held")
         tracker = self.structures.tracker
-        match join_target(context, shard.plan, creation, tracked, tracker, self.canonical, self.parked_definitions):
+        known = (self.canonical, self.parked_definitions)
+        match join_target(context, shard.plan, creation, tracked, tracker, *known, is_mariadb=is_mariadb):
             case NotJoinable(reason=why, waits=waits):
                 members = context.run_context.members.read(context.session)
                 self._park(shard, text, members, is_mariadb=is_mariadb, why=why, contradicts=not waits)

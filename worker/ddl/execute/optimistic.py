@@ -27,7 +27,7 @@ from shardmerge.worker.ddl.schema_join.model import NotJoinable, ShardSchema
 from shardmerge.worker.ddl.sql.clause import ClauseKind
 from shardmerge.worker.ddl.sql.statement import AlterTable
 from shardmerge.worker.ddl.sql.table_definition import Index, TableDefinition, parse_table_definition
-from shardmerge.worker.ddl.sql.target_statement import Changing, time_dependent_default
+from shardmerge.worker.ddl.sql.target_statement import Changing, time_dependent_column
 from shardmerge.worker.ddl.structure.parked_definitions import ParkedDefinitions
 from shardmerge.worker.ddl.structure.schema_tracker import SchemaTracker, Tracked
 from shardmerge.worker.ddl.structure.structure_digest import CanonicalCreates
@@ -75,6 +75,8 @@ def join_target(
     printed: CanonicalCreates,
     parked_definitions: ParkedDefinitions,
     moves: ColumnMoves | None = None,
+    *,
+    is_mariadb: bool,
 ) -> TargetJoin | NotJoinable:
     """The target's change for the statement of ``context``, which changed ``plan``'s table to ``tracked``. Under the
     target's lock. ``moves``: of several statements, of which the last is that of ``context``; None: it is one. Raises
@@ -82,7 +84,7 @@ def join_target(
     session, (schema, task, source) = context.session, context.who
     found = context.run_context.members.read(session)
     check_mergeable_in_task(context, found, plan)
-    check_values_of_time(context, found, plan)
+    check_values_of_time(context, found, plan, is_mariadb=is_mariadb)
     members = _members(found, context, plan)
     parked = [each for each in parked_of(found, plan.target) if (each[0].source, each[0].shard) != (source, plan.shard)]
     # A statement that was begun before another table was parked is finished: the target may have it already.
@@ -162,11 +164,13 @@ def check_mergeable_in_task(context: StatementContext, found: TaskMembers, plan:
     check_mergeable(plan, merged, context.refusal)
 
 
-def check_values_of_time(context: StatementContext, found: TaskMembers, plan: TablePlan) -> None:
+def check_values_of_time(context: StatementContext, found: TaskMembers, plan: TablePlan, *, is_mariadb: bool) -> None:
     """Check that the statement does not give rows its own time: the shard tables of one target run it at different
-    times, and the target runs it once. Raises VALUES_OF_TIME."""
-    ddl = context.ddl
-    column = ddl and time_dependent_default(context.statement, ddl, context.source_session.explicit_timestamp)
+    times, and the target runs it once. ``is_mariadb``: the source is. Raises VALUES_OF_TIME."""
+    if context.ddl is None:
+        return
+    explicit = context.source_session.explicit_timestamp
+    column = time_dependent_column(context.statement, context.ddl, plan.table, explicit, is_mariadb=is_mariadb)
     if not column:
         return
     shards = sum(other.target == plan.target for members in found.sources.values() for other in members.plans.values())

@@ -164,6 +164,7 @@ class EndedConflicts:
                     tracker,
                     self._canonical,
                     self._parked_definitions,
+                    is_mariadb=item.is_mariadb,
                 )
                 answers[like] = isinstance(join, NotJoinable) and join.waits
             if answers[like]:
@@ -197,6 +198,7 @@ class EndedConflicts:
             self._canonical,
             self._parked_definitions,
             ended.moves,
+            is_mariadb=ended.parked.is_mariadb,
         )
         return join if isinstance(join, TargetJoin) else None
 
@@ -268,6 +270,7 @@ class EndedConflicts:
             self._canonical,
             self._parked_definitions,
             moves := moves_of(before, chain),
+            is_mariadb=last.item.is_mariadb,
         )
         if not isinstance(join, TargetJoin):
             return None

@@ -33,7 +33,7 @@ from shardmerge.worker.ddl.sql.target_statement import (
     Changing,
     nondeterministic_default,
     target_statement,
-    time_dependent_default,
+    time_dependent_column,
 )
 from shardmerge.worker.ddl.structure.schema_tracker import SchemaTracker
 from shardmerge.worker.relay.model import BlockData, Statement
@@ -192,7 +192,8 @@ class StatementConverter:
         if not text or nondeterministic_default(statement, ddl):
             return None
         settings = self._sources.find(statement, ddl, queried, (plan,), dialect_of(session))
-        if time_dependent_default(statement, ddl, settings.explicit_timestamp):
+        explicit = settings.explicit_timestamp
+        if time_dependent_column(statement, ddl, plan.table, explicit, is_mariadb=queried.is_mariadb):
             return None
         dialect = Dialect(
             queried.is_mariadb,

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 
 from shardmerge.proto.sql_lexer import Token, tokens
+from shardmerge.worker.core.table import Table
 from shardmerge.worker.core.table_plan import TargetTable
 from shardmerge.worker.ddl.sql.alter_parser import add_list_elements
 from shardmerge.worker.ddl.sql.clause import Clause, ClauseKind
@@ -154,12 +155,15 @@ _TIMES = keywords(
 """Functions of the time at which the statement runs."""
 
 
-def time_dependent_default(statement: Statement, ddl: Ddl, explicit_timestamp: bool | None) -> str:
-    """An added column that gets the statement's own time in existing rows; "" for none.
+def time_dependent_column(
+    statement: Statement, ddl: Ddl, table: Table, explicit_timestamp: bool | None, *, is_mariadb: bool
+) -> str:
+    """A column that gets the statement's own time in existing rows of ``table``, as it was before; "" for none.
 
     ``explicit_timestamp``: explicit_defaults_for_timestamp of the source's session, None when it is not known. Without
     it a server gives the first TIMESTAMP column that is not declared NULL the default CURRENT_TIMESTAMP (MySQL
-    Reference Manual, "Server System Variables").
+    Reference Manual, "Server System Variables"), and each NULL in a column that becomes TIMESTAMP NOT NULL becomes the
+    current time. MariaDB does the latter always (set_field_to_null_with_conversions() in its sql/field_conv.cc).
     """
     for column, part in _added_columns(statement, ddl):
         default = _default(part)
@@ -169,7 +173,30 @@ def time_dependent_default(statement: Statement, ddl: Ddl, explicit_timestamp: b
             kind = declared_types(statement.text, statement.schema, statement.sql_mode or 0).get(column.lower())
             if kind is not None and kind.is_word("TIMESTAMP"):
                 return column
+    if is_mariadb or not explicit_timestamp:
+        return next(_nulls_to_times(statement, ddl, table, explicit_timestamp), "")
     return ""
+
+
+def _nulls_to_times(statement: Statement, ddl: Ddl, table: Table, explicit_timestamp: bool | None) -> Iterator[str]:
+    """The columns of ``table`` that may have NULLs, and that the statement makes TIMESTAMP NOT NULL."""
+    if not isinstance(ddl, AlterTable):
+        return
+    nullable = {column.name.lower() for column in table.columns if column.nullable}
+    found, types = tokens(statement.text, ddl.sql_mode), None
+    for clause in ddl.clauses:
+        if clause.kind not in (ClauseKind.CHANGE_COLUMN, ClauseKind.MODIFY_COLUMN) or not clause.columns:
+            continue
+        if clause.columns[0].lower() not in nullable:
+            continue
+        types = types or declared_types(statement.text, statement.schema, statement.sql_mode or 0)
+        name = clause.new_name or clause.columns[0]
+        kind = types.get(name.lower())
+        own = [token for token in found if clause.start <= token.start < clause.end]
+        if kind is None or not kind.is_word("TIMESTAMP") or _is_declared_null(own):
+            continue
+        if not explicit_timestamp or any(token.is_word("NULL") for token in own):
+            yield name
 
 
 def _is_declared_null(part: Sequence[Token]) -> bool:

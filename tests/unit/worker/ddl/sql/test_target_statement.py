@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from shardmerge.worker.core.position import RelayOffset, SourcePosition
+from shardmerge.worker.core.table import Column, Table, ValueKind
 from shardmerge.worker.core.table_plan import TargetTable
 from shardmerge.worker.ddl.sql.statement import parse_ddl
 from shardmerge.worker.ddl.sql.target_statement import (
@@ -14,9 +15,20 @@ from shardmerge.worker.ddl.sql.target_statement import (
     names_other_constraint,
     nondeterministic_default,
     target_statement,
-    time_dependent_default,
+    time_dependent_column,
 )
 from shardmerge.worker.relay.model import Statement
+
+_BEFORE = Table(
+    "d",
+    "t",
+    (Column("c", ValueKind.DATETIME, "datetime", True), Column("whole", ValueKind.DATETIME, "datetime", False)),
+    (),
+    "",
+    (),
+    False,
+    "InnoDB",
+)
 
 
 def made(text: str, sql_mode: int | None = None) -> Statement:
@@ -173,7 +185,28 @@ def test_nondeterministic_default(definition: str, drawn: bool) -> None:
 )
 def test_time_dependent_default(definition: str, explicit: bool | None, depends: bool) -> None:
     statement = made(f"ALTER TABLE t ADD x INT, ADD COLUMN {definition}")
-    assert time_dependent_default(statement, parsed(statement), explicit) == ("a" if depends else "")
+    found = time_dependent_column(statement, parsed(statement), _BEFORE, explicit, is_mariadb=False)
+    assert found == ("a" if depends else "")
+
+
+@pytest.mark.parametrize(
+    ("clause", "mariadb", "explicit", "implicit"),
+    [
+        ("MODIFY c TIMESTAMP(3) NOT NULL", "c", "", "c"),
+        ("CHANGE COLUMN c new TIMESTAMP NOT NULL DEFAULT '2024-01-01'", "new", "", "new"),
+        ("MODIFY c TIMESTAMP", "", "", "c"),
+        ("MODIFY c TIMESTAMP NULL", "", "", ""),
+        ("MODIFY c DATETIME NOT NULL", "", "", ""),
+        ("MODIFY whole TIMESTAMP NOT NULL", "", "", ""),
+        ("RENAME COLUMN c TO new", "", "", ""),
+    ],
+)
+def test_nulls_that_become_times(clause: str, mariadb: str, explicit: str, implicit: str) -> None:
+    statement = made(f"ALTER TABLE t ADD x INT, {clause}")
+    ddl = parsed(statement)
+    assert time_dependent_column(statement, ddl, _BEFORE, True, is_mariadb=True) == mariadb
+    assert time_dependent_column(statement, ddl, _BEFORE, True, is_mariadb=False) == explicit
+    assert time_dependent_column(statement, ddl, _BEFORE, False, is_mariadb=False) == implicit
 
 
 def test_an_existing_column_keeps_its_values() -> None:
