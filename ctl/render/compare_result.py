@@ -96,8 +96,8 @@ def _judge_group(group: Sequence[pb.ComparedTable]) -> None:
         why = "it has no key, and a row is too long for a checksum"
     elif any(item.division != division for item in sums):
         why = (
-            "it has no key, and its sources divide its rows in different ways: a worker is of an earlier version, or its "
-            "shard tables have changed"
+            "it has no key, and its sources divide its rows in different ways: a worker is of an earlier version, or "
+            "its shard tables have changed"
         )
     elif not division and any(item.target != sums[0].target for item in sums):
         differ = len({item.form for item in sums}) > 1

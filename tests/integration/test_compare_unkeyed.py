@@ -55,6 +55,7 @@ def _create(server: Database, name: str, places: Sequence[tuple[int, int]]) -> l
     for table in tables:
         server.execute(
             f"CREATE DATABASE {table.partition('.')[0]}",
+            f"USE {table.partition('.')[0]}",  # of the sequence
             f"CREATE TABLE {table} (id INT NOT NULL, n INT NULL, note VARCHAR(60) NULL, INDEX (id))",
             f"INSERT INTO {table} SELECT seq, seq % 7, CONCAT('row ', seq % 50) FROM seq_1_to_{_ROWS}",
         )

@@ -222,9 +222,7 @@ def part(
         target_table="shop.t",
         rows=ours.rows,
         not_compared="it has no key",
-        multiset=pb.Multiset(
-            source=ours, target=theirs, compared=1, shard_tables=wanted, form=form, division=division
-        ),
+        multiset=pb.Multiset(source=ours, target=theirs, compared=1, shard_tables=wanted, form=form, division=division),
     )
 
 

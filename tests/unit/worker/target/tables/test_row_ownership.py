@@ -141,10 +141,13 @@ def sources_of(value: int | None, conditions: Mapping[str, str]) -> list[str]:
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 12), st.integers(0, 2)), min_size=1, max_size=6))
 def test_each_row_is_of_one_source_where_ids_separate_the_sources(made: list[tuple[str, int, int]]) -> None:
     plans = [
-        replace(shard(number, prefix << bits, bits), source=source) for number, (source, prefix, bits) in enumerate(made)
+        replace(shard(number, prefix << bits, bits), source=source)
+        for number, (source, prefix, bits) in enumerate(made)
     ]
     ids = {
-        source: {id_ for owner, prefix, bits in made if owner == source for id_ in range(prefix << bits, prefix + 1 << bits)}
+        source: {
+            id_ for owner, prefix, bits in made if owner == source for id_ in range(prefix << bits, prefix + 1 << bits)
+        }
         for source, _, _ in made
     }
     found = source_conditions(plans)
@@ -189,7 +192,9 @@ def test_ids_that_refer_to_other_tables_separate_sources_and_null_does_not() -> 
             replace(
                 PLAN,
                 source=source,
-                columns=(ColumnPlan(0, replace(ID, nullable=nullable), "buyer", PartitionId(prefix << 44, 44, shared)),),
+                columns=(
+                    ColumnPlan(0, replace(ID, nullable=nullable), "buyer", PartitionId(prefix << 44, 44, shared)),
+                ),
             )
             for source, prefix in (("a", 1), ("b", 2))
         ]
