@@ -164,7 +164,7 @@ def test_each_row_is_of_one_source_where_ids_separate_the_sources(made: list[tup
 
 def test_each_row_is_of_one_source_where_texts_separate_the_sources() -> None:
     def of(source: str, number: int, **texts: str) -> TablePlan:
-        return replace(extracted(number, **texts), source=source)
+        return replace(extracted(number, None, **texts), source=source)
 
     # One column is enough, and shard tables of one source may have the same text.
     assert source_conditions([of("a", 0, s="x", c="1"), of("a", 1, s="x", c="2"), of("b", 0, s="it's", c="1")]) == {
