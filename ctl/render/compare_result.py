@@ -72,10 +72,11 @@ class Outcome:
 def judge_multisets(tables: Sequence[pb.ComparedTable]) -> None:
     """Set the counts, ``remark`` and ``not_compared`` of the tables with sums, which have the results of all sources.
 
-    The sums of every source are of one state of its shard tables and of the target. If all of them saw the same target,
-    its rows are those of all shard tables together. Sources of MariaDB and MySQL may read values in other forms (JSON):
-    if the same rows of the target have the same sums in each form, the forms give the same checksums. Only the numbers
-    of rows show how many rows are missing or extra.
+    The sums of every source are of one state of its shard tables and of the target. If the sources divide the target's
+    rows, each source is judged alone. Otherwise, if all of them saw the same target, its rows are those of all shard
+    tables together. Sources of MariaDB and MySQL may read values in other forms (JSON): if the same rows of the target
+    have the same sums in each form, the forms give the same checksums. Only the numbers of rows show how many rows are
+    missing or extra.
     """
     by_target: dict[str, list[pb.ComparedTable]] = {}
     for table in tables:
@@ -88,12 +89,17 @@ def judge_multisets(tables: Sequence[pb.ComparedTable]) -> None:
 def _judge_group(group: Sequence[pb.ComparedTable]) -> None:
     sums = [table.multiset for table in group]
     compared, wanted = sum(item.compared for item in sums), max(item.shard_tables for item in sums)
-    why = ""
+    division, why = sums[0].division, ""
     if compared != wanted:
         why = f"it has no key: {compared} of the target's {wanted} shard tables were read, and all are needed"
     elif any(item.source.without_checksum or item.target.without_checksum for item in sums):
         why = "it has no key, and a row is too long for a checksum"
-    elif any(item.target != sums[0].target for item in sums):
+    elif any(item.division != division for item in sums):
+        why = (
+            "it has no key, and its sources divide its rows in different ways: a worker is of an earlier version, or "
+            "its shard tables have changed"
+        )
+    elif not division and any(item.target != sums[0].target for item in sums):
         differ = len({item.form for item in sums}) > 1
         reason = (
             "its columns differ between the sources"
@@ -103,8 +109,10 @@ def _judge_group(group: Sequence[pb.ComparedTable]) -> None:
         why = f"it has no key, and {reason}"
     for table in group:
         table.not_compared = why
-    if not why:
-        _compare_sums(group[0], group)
+    if why:
+        return
+    for part in [[table] for table in group] if division else [group]:
+        _compare_sums(part[0], part)
 
 
 def _compare_sums(first: pb.ComparedTable, group: Sequence[pb.ComparedTable]) -> None:

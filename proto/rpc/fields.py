@@ -297,6 +297,7 @@ TEXTS: dict[str, Rule] = {
     "ChecksumSums.first": WORD,
     "ChecksumSums.second": WORD,
     "Multiset.form": VALUE,
+    "Multiset.division": VALUE,
     "RowDifference.source_table": TABLE,
     "RowDifference.target_table": TABLE,
     "RowDifference.not_repaired": VALUE,

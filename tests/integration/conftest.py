@@ -38,6 +38,7 @@ _OF_GRID = frozenset(
         "test_changed_key_way_out.py",
         "test_check_task.py",
         "test_compare.py",
+        "test_compare_unkeyed.py",
         "test_copy_ddl_kill.py",
         "test_copy_statements.py",
         "test_cut_over.py",

@@ -86,6 +86,7 @@ def compare(
             threads=threads,
             most_rows=rows,
             references=references,
+            may_divide=True,
         )
         return _run(session, request, report or Path(_default_name(name)))
     except ShardmergeError as error:

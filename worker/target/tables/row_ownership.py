@@ -1,4 +1,4 @@
-"""Decides which rows of a target table can belong to one shard table. Pure.
+"""Decides which rows of a target table can belong to one shard table, or to one source. Pure.
 
 Only where this is known can a row be called extra: otherwise it may belong to a shard table of another source.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import groupby, pairwise
 
 from shardmerge.worker.core.mysql.connection import quote_name
 from shardmerge.worker.core.table_plan import PartitionId, TablePlan
@@ -83,6 +83,55 @@ def stray_condition(plan: TablePlan, members: Sequence[TablePlan]) -> str | None
     return f"NOT COALESCE({inside}, 0)"
 
 
+def source_conditions(merged: Sequence[TablePlan]) -> dict[str, str] | None:
+    """For each source the condition of its rows, "" for all rows; None: rows of several sources are mixed.
+
+    Each row of the target meets the condition of exactly one source, also a row that no shard table can have.
+    ``merged``: the plans of all shard tables of the target, in any order. Those of one source may have the same ids or
+    texts.
+    """
+    first, *others = sorted({plan.source for plan in merged})
+    if not others:
+        return {first: ""}
+    own = _source_ranges(merged) or _source_texts(merged)
+    if own is None:
+        return None
+    # A NULL is in no range, and a comparison with it is neither true nor false.
+    rest = f"NOT COALESCE({' OR '.join(own[source] for source in others)}, 0)"
+    return {first: rest} | {source: own[source] for source in others}
+
+
+def _source_ranges(merged: Sequence[TablePlan]) -> dict[str, str] | None:
+    for name in sorted(item.target_name for item in merged[0].columns):
+        found = [(*ends, plan.source) for plan in merged for ends in _ranges(plan, name, null=False)]
+        if len(found) < len(merged):
+            continue
+        # Neighbours of one source become one range: each row is compared with all of them.
+        runs = [(source, [*run]) for source, run in groupby(sorted(found), key=lambda each: each[2])]
+        joined = [(source, KeyRange(name, run[0][0], max(last for _, last, _ in run))) for source, run in runs]
+        if all(one.last < next_one.first for (_, one), (_, next_one) in pairwise(joined)):
+            own: dict[str, list[str]] = {}
+            for source, one in joined:
+                own.setdefault(source, []).append(one.condition)
+            return {source: " OR ".join(conditions) for source, conditions in own.items()}
+    return None
+
+
+def _source_texts(merged: Sequence[TablePlan]) -> dict[str, str] | None:
+    texts = [(plan.source, extracted_texts(plan)) for plan in merged]
+    common = sorted(frozenset[str].intersection(*(frozenset(found) for _, found in texts)))
+    for names in (*((name,) for name in common), tuple(common)):
+        comparable = {(source, tuple(comparable_text(found[name]) for name in names)) for source, found in texts}
+        if len({values for _, values in comparable}) < len(comparable):
+            continue  # two sources have the same
+        own: dict[str, set[str]] = {}
+        for source, found in texts:
+            own.setdefault(source, set()).add(f"({', '.join(text_literal(found[name]) for name in names)})")
+        columns = ", ".join(map(quote_name, names))
+        return {source: f"({columns}) IN ({', '.join(sorted(values))})" for source, values in own.items()}
+    return None
+
+
 def by_texts(plan: TablePlan, merged: Sequence[TablePlan]) -> ExtractedTexts | NotSeparable:
     """``merged``: the plans of all shard tables of the target, ``plan`` included."""
     texts = [extracted_texts(other) for other in merged]
@@ -100,9 +149,10 @@ def text_literal(text: str) -> str:
     return f"'{text}'" if _SIMPLE.fullmatch(text) else f"_utf8mb4 X'{text.encode().hex()}'"
 
 
-def _ranges(plan: TablePlan, column: str) -> list[tuple[int, int]]:
+def _ranges(plan: TablePlan, column: str, *, null: bool = True) -> list[tuple[int, int]]:
+    """``null``: also of a column that may be NULL, which is in no range."""
     return [
         (item.mapping.prefix, item.mapping.last)
         for item in plan.columns
-        if item.target_name == column and isinstance(item.mapping, PartitionId)
+        if item.target_name == column and isinstance(item.mapping, PartitionId) and (null or not item.column.nullable)
     ]

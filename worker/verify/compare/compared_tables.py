@@ -21,6 +21,7 @@ from shardmerge.worker.target.tables.row_ownership import (
     NotSeparable,
     Owned,
     owned_rows,
+    source_conditions,
     stray_condition,
 )
 from shardmerge.worker.verify.compare.canonical_values import (
@@ -60,12 +61,16 @@ class ComparedTable:
 class UnkeyedTables:
     """Shard tables of one source and one target without a key, which are compared as a multiset of rows; pickled into
     the Spark tasks. ``columns``: of each plan. ``shard_tables``: how many shard tables the target has in all.
-    ``of_one_source``: they are all of this source, and the target can be read at exactly what a lane has committed."""
+    ``condition``: of the target's rows that are read, "" for all. ``division``: equal for sources that divide the rows
+    alike, "" if each of them reads all. ``is_own``: only the events of this source change the rows that are read, and
+    the target can be read at exactly what a lane has committed."""
 
     plans: tuple[TablePlan, ...]
     columns: tuple[tuple[ComparedColumn, ...], ...]
     shard_tables: int
-    of_one_source: bool
+    condition: str
+    division: str
+    is_own: bool
 
     @property
     def target_name(self) -> str:
@@ -74,7 +79,7 @@ class UnkeyedTables:
     @property
     def form(self) -> str:
         """Equal for tables whose checksums are computed alike."""
-        return hashlib.sha256(self.target_sums()).hexdigest()
+        return hashlib.sha256(self.target_sums(self.target_name)).hexdigest()
 
     def source_sums(self) -> Iterator[bytes]:
         """A statement for each shard table."""
@@ -82,8 +87,10 @@ class UnkeyedTables:
             yield f"SELECT {multiset_sums(columns, at_source=True)} FROM {_full_name(plan.table)}".encode()
 
     def target_sums(self, name: str = "") -> bytes:
-        """``name``: of a copy of the target, instead of the target."""
-        return f"SELECT {multiset_sums(self.columns[0], at_source=False)} FROM {name or self.target_name}".encode()
+        """``name``: of all rows of this table, instead of the target's rows."""
+        where = f" WHERE {self.condition}" if self.condition and not name else ""
+        sums = multiset_sums(self.columns[0], at_source=False)
+        return f"SELECT {sums} FROM {name or self.target_name}{where}".encode()
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,9 +122,10 @@ def compared_table(
 
 
 def unkeyed_tables(
-    plans: Sequence[TablePlan], target: Table | None, all_plans: Sequence[TablePlan] | str
+    plans: Sequence[TablePlan], target: Table | None, all_plans: Sequence[TablePlan] | str, *, may_divide: bool
 ) -> UnkeyedTables | list[NotCompared]:
-    """``plans``: the source's shard tables of one target, without a key. ``all_plans``: as in compared_table."""
+    """``plans``: the source's shard tables of one target, without a key. ``all_plans``: as in compared_table.
+    ``may_divide``: whether each source may read its own rows only."""
     if isinstance(all_plans, str):
         return [NotCompared(plan, f"it has no key, and {all_plans}") for plan in plans]
     found = [_columns(plan, target) for plan in plans]
@@ -129,10 +137,12 @@ def unkeyed_tables(
     if len({multiset_sums(item, at_source=False) for item in columns}) > 1:
         return [NotCompared(plan, "it has no key, and the target's shard tables have other columns") for plan in plans]
     members = [other for other in all_plans if other.target_name == plans[0].target_name]
-    of_one_source = (
-        target is not None and is_versioned(target) and {each.source for each in members} == {plans[0].source}
-    )
-    return UnkeyedTables(tuple(plans), columns, len(members), of_one_source)
+    conditions = source_conditions(members)
+    if conditions is None or (len(conditions) > 1 and not may_divide):
+        return UnkeyedTables(tuple(plans), columns, len(members), "", "", is_own=False)
+    is_own = target is not None and is_versioned(target)
+    division = hashlib.sha256(repr(sorted(conditions.items())).encode()).hexdigest() if len(conditions) > 1 else ""
+    return UnkeyedTables(tuple(plans), columns, len(members), conditions[plans[0].source], division, is_own)
 
 
 def _columns(plan: TablePlan, target: Table | None) -> tuple[ComparedColumn, ...] | NotCompared:

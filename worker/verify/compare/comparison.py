@@ -265,7 +265,7 @@ class Comparison:
                     searched.add(plan.target_name)
             for plans in unkeyed.values():
                 target = read_table(session, plans[0].target_schema, plans[0].target_table, source="target")
-                tables = unkeyed_tables(plans, target, everyone)
+                tables = unkeyed_tables(plans, target, everyone, may_divide=self._request.may_divide)
                 found += [tables] if isinstance(tables, UnkeyedTables) else tables
             found += (NotCompared(plan, _AWAY) for plan in away if _is_wanted(plan, self._request))
             return found

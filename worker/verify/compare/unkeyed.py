@@ -1,12 +1,13 @@
 """Compares shard tables without a key with their target: as multisets of rows, by sums of checksums.
 
-Rows without a key cannot be read again one by one. If all shard tables of the target are of one source, both sides are
-read in snapshots: that of the shard tables at a known position, that of the target with the checkpoint of the lane that
-has all their rows. The events between these two are added to the sums of the shard tables. So writers need not pause.
+Rows without a key cannot be read again one by one. If it is known which of the target's rows are the source's, both
+sides are read in snapshots: that of the shard tables at a known position, that of the source's rows at the target with
+the checkpoint of the lane that has them all. The events between these two are added to the sums of the shard tables. So
+writers need not pause. A row that no shard table can have is read with those of one source, and so it is found.
 
 Otherwise all of the source's shard tables are read, then, when every lane has committed what they contained, the
-target. If no event touches the tables meanwhile, both sums are of one state. The sums of several sources are added up
-by dmctl, which has the results of all of them.
+target. If no event touches the tables meanwhile, both sums are of one state. dmctl, which has the results of all
+sources, judges each source's sums, or adds them up where the sources' rows are mixed.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ def unkeyed_report(
     count = 0
     last: tuple[int, ...] = ()
     for _ in range(_ATTEMPTS):
-        moving = _moving_sums(table, source, target, places) if table.of_one_source else None
+        moving = _moving_sums(table, source, target, places) if table.is_own else None
         sums = moving or _quiet_sums(table, source, target, places)
         if sums is None:
             continue
@@ -58,7 +59,12 @@ def unkeyed_report(
             last = difference
             continue
         found = pb.Multiset(
-            source=ours, target=theirs, compared=len(table.plans), shard_tables=table.shard_tables, form=table.form
+            source=ours,
+            target=theirs,
+            compared=len(table.plans),
+            shard_tables=table.shard_tables,
+            form=table.form,
+            division=table.division,
         )
         return pb.WorkReport(work=work, rows=count, multiset=found)
     return pb.WorkReport(work=work, rows=count, unjudged=1)

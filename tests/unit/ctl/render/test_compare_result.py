@@ -223,7 +223,13 @@ def sums(rows: int, first: int, second: int, without: int = 0) -> pb.ChecksumSum
 
 
 def part(
-    source: str, ours: pb.ChecksumSums, theirs: pb.ChecksumSums, *, form: str = "f", wanted: int = 2
+    source: str,
+    ours: pb.ChecksumSums,
+    theirs: pb.ChecksumSums,
+    *,
+    form: str = "f",
+    wanted: int = 2,
+    division: str = "",
 ) -> pb.ComparedTable:
     return pb.ComparedTable(
         source=source,
@@ -231,7 +237,7 @@ def part(
         target_table="shop.t",
         rows=ours.rows,
         not_compared="it has no key",
-        multiset=pb.Multiset(source=ours, target=theirs, compared=1, shard_tables=wanted, form=form),
+        multiset=pb.Multiset(source=ours, target=theirs, compared=1, shard_tables=wanted, form=form, division=division),
     )
 
 
@@ -264,6 +270,25 @@ def test_forms_with_equal_sums_of_the_target_are_added_up() -> None:
         assert exit_code(tables, []) == code
 
 
+def test_a_source_with_rows_of_its_own_is_judged_alone() -> None:
+    """Also where other sources have as many differences, of the opposite sign."""
+    mine = sums(2, 3, 4)
+    for theirs, counts in (
+        (sums(3, 9, 9), (0, 0, 0)),
+        (sums(2, 9, 9), (1, 0, 0)),
+        (sums(4, 9, 9), (0, 1, 0)),
+        (sums(3, 8, 9), (0, 0, 1)),
+    ):
+        first, other = part("s1", mine, sums(1, 1, 1), division="d"), part("s2", sums(3, 9, 9), theirs, division="d")
+        judge_multisets([first, other])
+        assert (first.missing, first.extra, first.different, first.not_compared) == (1, 0, 0, "")
+        assert (other.missing, other.extra, other.different, other.not_compared) == (*counts, "")
+    same = [part("s1", mine, mine, division="d"), part("s2", sums(3, 9, 9), sums(3, 9, 9), form="g", division="d")]
+    judge_multisets(same)
+    assert exit_code(same, []) == SAME
+    assert "3 rows in the shard tables, 3 at the target" in same[1].remark
+
+
 def test_what_cannot_be_added_up_is_not_compared() -> None:
     good = part("s1", sums(2, 3, 4), TARGET)
     for tables, reason in (
@@ -272,6 +297,8 @@ def test_what_cannot_be_added_up_is_not_compared() -> None:
         ([good, part("s2", sums(3, 4, 5), sums(5, 7, 8), form="g")], "columns differ"),
         ([good, part("s2", sums(3, 4, 5, 1), TARGET)], "too long for a checksum"),
         ([good, part("s2", sums(3, 4, 5), TARGET, wanted=3)], "2 of the target's 3"),
+        ([good, part("s2", sums(3, 4 + BIG, 5), TARGET, division="d")], "divide its rows in different ways"),
+        ([part("s1", sums(2, 3, 4), sums(2, 3, 4), division="d")], "1 of the target's 2 shard tables"),
     ):
         judge_multisets(tables)
         assert exit_code(tables, []) == UNKNOWN

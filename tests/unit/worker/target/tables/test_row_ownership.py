@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sqlite3
+from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import replace
 
 from hypothesis import given
@@ -15,6 +18,7 @@ from shardmerge.worker.target.tables.row_ownership import (
     KeyRange,
     NotSeparable,
     owned_rows,
+    source_conditions,
     stray_condition,
 )
 from shardmerge.worker.verify.compare.compared_tables import ComparedTable, NotCompared, compared_table
@@ -120,3 +124,78 @@ def test_texts_that_may_be_equal_or_are_not_in_all_rows_tell_nothing() -> None:
     assert isinstance(owned_rows(ranges[0], ranges), KeyRange)
     common = [extracted(0, c="1", d="x"), extracted(1, C="2")]
     assert owned_rows(common[0], common) == ExtractedTexts((("c", "1"),))
+
+
+def sources_of(value: int | None, conditions: Mapping[str, str]) -> list[str]:
+    """The sources whose conditions a row meets, as an SQL server evaluates them."""
+    with closing(sqlite3.connect(":memory:")) as server:
+        server.execute("CREATE TABLE t (id INTEGER)")
+        server.execute("INSERT INTO t VALUES (?)", (value,))
+        return [
+            source
+            for source, condition in conditions.items()
+            if server.execute(f"SELECT COUNT(*) FROM t WHERE {condition or 1}").fetchone() == (1,)
+        ]
+
+
+@given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 12), st.integers(0, 2)), min_size=1, max_size=6))
+def test_each_row_is_of_one_source_where_ids_separate_the_sources(made: list[tuple[str, int, int]]) -> None:
+    plans = [
+        replace(shard(number, prefix << bits, bits), source=source)
+        for number, (source, prefix, bits) in enumerate(made)
+    ]
+    ids = {
+        source: {
+            id_ for owner, prefix, bits in made if owner == source for id_ in range(prefix << bits, prefix + 1 << bits)
+        }
+        for source, _, _ in made
+    }
+    found = source_conditions(plans)
+    disjoint = sum(map(len, ids.values())) == len(set[int]().union(*ids.values()))
+    assert (found is None) == (not disjoint and len(ids) > 1)
+    if found is None:
+        return
+    assert source_conditions(plans[::-1]) == found
+    for value in (None, *range(60)):
+        owners = sources_of(value, found)
+        assert len(owners) == 1
+        assert all(owners == [source] for source, own in ids.items() if value in own)
+
+
+def test_each_row_is_of_one_source_where_texts_separate_the_sources() -> None:
+    def of(source: str, number: int, **texts: str) -> TablePlan:
+        return replace(extracted(number, None, **texts), source=source)
+
+    # One column is enough, and shard tables of one source may have the same text.
+    assert source_conditions([of("a", 0, s="x", c="1"), of("a", 1, s="x", c="2"), of("b", 0, s="it's", c="1")]) == {
+        "a": "NOT COALESCE((`s`) IN ((_utf8mb4 X'69742773')), 0)",
+        "b": "(`s`) IN ((_utf8mb4 X'69742773'))",
+    }
+    crossed = [of("a", 0, s="1", c="1"), of("a", 1, s="2", c="2"), of("b", 0, s="1", c="2"), of("b", 1, s="2", c="1")]
+    both = {
+        "a": "NOT COALESCE((`c`, `s`) IN (('1', '2'), ('2', '1')), 0)",
+        "b": "(`c`, `s`) IN (('1', '2'), ('2', '1'))",
+    }
+    assert source_conditions(crossed) == source_conditions(crossed[::-1]) == both
+    for mixed in (
+        [of("a", 0, s="x"), of("b", 0, s="X")],
+        [of("a", 0, s="x"), of("b", 0, c="y")],
+        [of("a", 0, s="x"), replace(shard(0, None), source="b")],
+        [*crossed, of("b", 2, s="2", c="2")],
+    ):
+        assert source_conditions(mixed) is None
+
+
+def test_ids_that_refer_to_other_tables_separate_sources_and_null_does_not() -> None:
+    for shared, nullable, found in ((True, False, True), (False, True, False), (True, True, False)):
+        plans = [
+            replace(
+                PLAN,
+                source=source,
+                columns=(
+                    ColumnPlan(0, replace(ID, nullable=nullable), "buyer", PartitionId(prefix << 44, 44, shared)),
+                ),
+            )
+            for source, prefix in (("a", 1), ("b", 2))
+        ]
+        assert (source_conditions(plans) is not None) is found

@@ -19,14 +19,14 @@ def plan(number: int) -> TablePlan:
 
 
 def why(plans: list[TablePlan], target: Table | None, everyone: list[TablePlan] | str) -> list[str]:
-    found = unkeyed_tables(plans, target, everyone)
+    found = unkeyed_tables(plans, target, everyone, may_divide=True)
     assert isinstance(found, list)
     return [item.why for item in found]
 
 
 def test_all_shard_tables_of_the_target_are_counted() -> None:
     mine, other, elsewhere = [plan(0), plan(1)], plan(2), replace(plan(3), target_table="elsewhere")
-    found = unkeyed_tables(mine, NO_KEY, [*mine, other, elsewhere])
+    found = unkeyed_tables(mine, NO_KEY, [*mine, other, elsewhere], may_divide=True)
     assert isinstance(found, UnkeyedTables)
     assert (found.plans, found.shard_tables) == (tuple(mine), 3)
     assert len(list(found.source_sums())) == 2
@@ -61,7 +61,13 @@ def test_rows_of_events_replace_what_they_changed() -> None:
     assert with_changes(sums(5, 7, 9), pb.ChecksumSums(), pb.ChecksumSums()) == sums(5, 7, 9)
 
 
-def test_only_shard_tables_of_one_source_are_compared_under_writers() -> None:
+def tables(mine: list[TablePlan], everyone: list[TablePlan], target: Table = NO_KEY, **more: bool) -> UnkeyedTables:
+    found = unkeyed_tables(mine, target, everyone, may_divide=more.get("may_divide", True))
+    assert isinstance(found, UnkeyedTables)
+    return found
+
+
+def test_only_own_rows_are_compared_under_writers() -> None:
     mine, other = [plan(0), plan(1)], replace(plan(2), source="other")
     for everyone, target, expected in (
         (mine, NO_KEY, True),
@@ -69,6 +75,22 @@ def test_only_shard_tables_of_one_source_are_compared_under_writers() -> None:
         (mine, replace(NO_KEY, engine="Aria"), False),
         ([*mine, replace(other, target_table="elsewhere")], NO_KEY, True),
     ):
-        found = unkeyed_tables(mine, target, everyone)
-        assert isinstance(found, UnkeyedTables)
-        assert found.of_one_source is expected
+        found = tables(mine, everyone, target)
+        assert (found.is_own, found.condition, found.division) == (expected, "", "")
+
+
+def test_each_source_reads_its_own_rows_where_ids_show_them() -> None:
+    mine, other = replace(shard(0, 1 << 44), key=()), replace(shard(0, 2 << 44), key=(), source="zz")
+    [ours, theirs] = [tables([each], everyone) for each, everyone in ((mine, [mine, other]), (other, [other, mine]))]
+    assert ours.is_own and theirs.is_own
+    assert ours.division == theirs.division != ""
+    assert theirs.target_sums().endswith(f" WHERE `id` BETWEEN {2 << 44} AND {(3 << 44) - 1}".encode())
+    assert ours.target_sums().endswith(f" WHERE NOT COALESCE({theirs.condition}, 0)".encode())
+    assert ours.target_sums("copy").endswith(b" FROM copy")  # of rows that are known to be the source's
+    assert ours.form == theirs.form
+    further = replace(other, shard=1, columns=replace(shard(1, 3 << 44)).columns)
+    assert tables([mine], [mine, other, further]).division not in ("", ours.division)
+    quiet = tables([mine], [mine, other], may_divide=False)
+    assert (quiet.is_own, quiet.condition, quiet.division) == (False, "", "")
+    moved = tables([mine], [mine, other], replace(NO_KEY, engine="Aria"))
+    assert (moved.is_own, moved.division) == (False, ours.division)
