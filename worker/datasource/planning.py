@@ -25,6 +25,7 @@ from shardmerge.worker.core.mysql.show_create import read_create_texts
 from shardmerge.worker.core.position import SourcePosition
 from shardmerge.worker.core.table import Table
 from shardmerge.worker.core.table_plan import TablePlan
+from shardmerge.worker.datasource.group_reader import file_made, why_gone
 from shardmerge.worker.datasource.plan.fixed_position import FixedPosition
 from shardmerge.worker.datasource.plan.read_plan import (
     ReadOptions,
@@ -38,7 +39,6 @@ from shardmerge.worker.datasource.plan.read_plan import (
     unsupported_rule,
 )
 from shardmerge.worker.datasource.plan.where import condition_of
-from shardmerge.worker.datasource.state.binlog_range import file_made
 from shardmerge.worker.rules.rules import check_partitions
 from shardmerge.worker.snapshot.source.chunk_source import open_source
 from shardmerge.worker.snapshot.source.watermarks import low_watermark
@@ -92,7 +92,7 @@ def _of_source(source: ReadSource, options: ReadOptions) -> _Found:
             check_cascades(session, source.source, tables)
         plans = tuple(plan_table(number, table, source) for number, table in enumerate(tables))
         if source.fixed is None:
-            return _Found(source, FixedPosition(position, file_made(source.source, endpoint, position)), plans)
+            return _Found(source, FixedPosition(position, _made(source.source, endpoint, position)), plans)
         _check_fixed(source.source, endpoint, source.fixed, position)
         return _Found(source, source.fixed, plans)
     finally:
@@ -108,15 +108,20 @@ def _check_fixed(source: str, endpoint: Endpoint, fixed: FixedPosition, now: Sou
         raise errors.read.BINLOG_GONE(source=source, position=fixed.position, reason=reason)
     if not now.reaches(fixed.position):
         raise errors.read.BINLOG_GONE(source=source, position=fixed.position, reason=f"the source is at {now}")
-    try:
-        made = file_made(source, endpoint, fixed.position)
-    except ShardmergeError as error:
-        if error.spec is not errors.relay.SOURCE_LOG_GONE:
-            raise
-        raise errors.read.BINLOG_GONE(source=source, position=fixed.position, reason=error.message) from error
-    if made != fixed.made:
+    if _made(source, endpoint, fixed.position) != fixed.made:
         reason = f"the source has another file {fixed.position.file} than then"
         raise errors.read.BINLOG_GONE(source=source, position=fixed.position, reason=reason)
+
+
+def _made(source: str, endpoint: Endpoint, position: SourcePosition) -> int:
+    """See :func:`file_made`. Raises ``read.BINLOG_GONE``, too."""
+    try:
+        return file_made(source, endpoint, position)
+    except ShardmergeError as error:
+        reason = why_gone(error)
+        if reason is None:
+            raise
+        raise errors.read.BINLOG_GONE(source=source, position=position, reason=reason) from error
 
 
 def _check_server(session: Session, source: str) -> None:

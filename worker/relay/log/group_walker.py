@@ -59,11 +59,6 @@ SPACING = 256 * 1024
 _UNMARKED = GroupMark(EntryKind.GROUP_END)
 
 
-def may_wrap(pos: int, size: int) -> bool:
-    """Whether an event of ``size`` bytes after source byte ``pos`` may end where ``log_pos`` wraps to 0."""
-    return -pos % WRAP - size in range(LARGEST_GAP)
-
-
 class GroupWalker:
     """Gets every event from a group end on; it knows the last group end and collects the records of an index.
 
@@ -77,9 +72,9 @@ class GroupWalker:
     the first GTID of a connection and of a file, and a file's list of GTIDs, are not older. (After a GTID of the same
     file and connection any other is accepted: restoring a backup at the source writes old ones again.) ``by_gtid``: the
     source skips known transactions: its lists of GTIDs only add, and on MySQL no GTID may occur twice.
-    ``xa``: the XA transactions where the walk begins; None: the walk is for group ends only. With it, live,
-    :class:`~shardmerge.worker.relay.log.xa_tracker.PrepareUnknown` is raised for an XA COMMIT whose PREPARE is not in
-    the relay log. ``state``: the binlog state at the group end where the walk begins.
+    ``xa``: the XA transactions where the walk begins; None: the walk is for group ends only. With it
+    :class:`~shardmerge.worker.relay.log.xa_tracker.PrepareUnknown` is raised for an XA COMMIT whose PREPARE it lacks.
+    ``state``: the binlog state at the group end where the walk begins.
     Raises errors.relay.GROUP_BROKEN and EVENT_OVERLAP, errors.decode.MALFORMED_EVENT for an unreadable event, and
     errors.relay.SOURCE_LOG_RESET for events that cannot follow.
     """
@@ -353,7 +348,7 @@ class GroupWalker:
         statement = xa_statement(text)
         if statement is None or self._xa is None:
             return
-        if self._live and self._xa.lacks(statement):
+        if self._xa.lacks(statement):
             raise PrepareUnknown(statement, self._end_position())
         self._xa.end_other(statement)
 

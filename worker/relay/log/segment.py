@@ -244,7 +244,7 @@ def scan(directory: Path, source: str, number: int, begin: Entry, spacing: int =
 
 
 def _walk(data: memoryview, source: str, number: int, begin: Entry, spacing: int) -> GroupWalker | None:
-    xa = XaTracker({group.xid: group for group in begin.prepared})
+    xa = XaTracker({group.xid: group for group in begin.prepared}, lost=None)
     walker = GroupWalker(source, head_at(number, begin), checksum=False, spacing=spacing, xa=xa, state=begin.state)
     if bytes(data[:FIRST_BYTE]) != MAGIC:
         return None

@@ -26,7 +26,7 @@ from shardmerge.worker.binlog.events import (
     FormatDescription,
     parse_header,
 )
-from shardmerge.worker.binlog.transaction_payload import Payload, parse_payload
+from shardmerge.worker.binlog.transaction_payload import Payload, only_control, parse_payload
 from shardmerge.worker.binlog.xa_events import xid_of
 from shardmerge.worker.core.inflation import check_size
 from shardmerge.worker.core.position import RelayOffset
@@ -268,7 +268,7 @@ def _inner(
         if event[4] == EventType.XA_PREPARE:
             continue
         if event[4] == EventType.QUERY:
-            _only_control(source, event, payload)
+            only_control(event, payload)
         made = event if then is None or now is None else _restamped(event, then.checksum, now.checksum)
         if not whole and len(builder.events) + len(made) > SPACING:
             yield from builder.cut()
@@ -283,20 +283,6 @@ def _goes_back(payload: Payload) -> bool:
             if statement is not None and query_text.rolls_back(statement):
                 return True
     return False
-
-
-def _only_control(source: str, event: bytes, payload: Payload) -> None:
-    """Refuse statements in a compressed transaction: they are not in the relay log's index, so no lane would stop
-    before them."""
-    statement = query_text.statement_of(event, event[4], payload.checksum, source)
-    if statement is None or not query_text.is_control(statement):
-        raise errors.decode.UNSUPPORTED_EVENT(
-            source=source,
-            event="TRANSACTION_PAYLOAD",
-            position=payload.log_pos,
-            reason=f"it contains a statement: {(statement or b'')[:100].decode('utf-8', 'replace')}",
-            way_out="Set binlog_format=ROW, or binlog_transaction_compression=OFF, at the source.",
-        )
 
 
 def _too_large(source: str, at: Head, size: int) -> ShardmergeError:

@@ -12,7 +12,7 @@ from shardmerge.proto.errors import ShardmergeError
 from shardmerge.worker.binlog.xa_events import Xid
 from shardmerge.worker.core.mysql.endpoint import Endpoint
 from shardmerge.worker.core.position import SourcePosition
-from shardmerge.worker.datasource.stream.binlog.group_reader import GroupReader, Stated, gone
+from shardmerge.worker.datasource.group_reader import GroupReader, Stated, gone
 from shardmerge.worker.datasource.stream.model.ddl import ChangesRows, ChangesTables, Meaning, shown
 from shardmerge.worker.relay.log.prepared_groups import PreparedGroup
 from shardmerge.worker.relay.log.walk_state import NO_LIMIT
@@ -57,7 +57,7 @@ def scan(
     """Read the groups after ``start`` up to ``until`` or the end of the binlog, ``most_bytes`` at least, or a statement
     that changes tables. Raises STREAM_STATEMENT, STREAM_XA, and the errors of GroupReader."""
     xa = XaTracker({xid: PreparedGroup(xid, 0, 0, 0, False) for xid in map(_parse_xid, prepared)})
-    reader = GroupReader(source, endpoint, start, made, keeps=False, xa=xa)
+    reader = GroupReader(source, endpoint, start, made, keeps=False, live=True, xa=xa)
     found: TableStatement | None = None
     try:
         for item in reader.items(most_bytes, until):

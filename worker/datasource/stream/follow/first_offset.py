@@ -28,9 +28,9 @@ from shardmerge.worker.core.mysql.connection import (
 from shardmerge.worker.core.mysql.endpoint import Endpoint
 from shardmerge.worker.core.position import SourcePosition
 from shardmerge.worker.core.table import Table
+from shardmerge.worker.datasource.group_reader import Block, Described, GroupReader, file_made
 from shardmerge.worker.datasource.plan.read_plan import ReadSource, frame_columns
 from shardmerge.worker.datasource.planning import check_cascades, plan_table, tables_at
-from shardmerge.worker.datasource.stream.binlog.group_reader import Block, Described, GroupReader, file_made
 from shardmerge.worker.datasource.stream.binlog.transactions import transactions_of
 from shardmerge.worker.datasource.stream.model.offset import SourceOffset
 from shardmerge.worker.datasource.stream.model.options import StreamOptions

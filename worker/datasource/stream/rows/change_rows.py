@@ -17,8 +17,8 @@ from shardmerge.worker.binlog.decoder import BlockDecoder
 from shardmerge.worker.binlog.events import FormatDescription
 from shardmerge.worker.core import inflation
 from shardmerge.worker.core.position import SourcePosition
+from shardmerge.worker.datasource.group_reader import Block, Described, GroupReader, Stated, gone
 from shardmerge.worker.datasource.shard_rows import read_piece
-from shardmerge.worker.datasource.stream.binlog.group_reader import Block, Described, GroupReader, Stated, gone
 from shardmerge.worker.datasource.stream.binlog.transactions import Transaction, transactions_of
 from shardmerge.worker.datasource.stream.model.ddl import ChangesTables, meaning_of, shown, wanted_by
 from shardmerge.worker.datasource.stream.model.offset import TableName
