@@ -23,9 +23,6 @@ FLAG_IN_USE = 0x1
 """In the format description of a file that the server still writes to."""
 FLAG_ARTIFICIAL = 0x20
 """Made by the dump thread: not in the source's file."""
-FLAG_RELAY_LOG = 0x40
-FLAG_IGNORABLE = 0x80
-"""A reader that does not know the event's type may skip it."""
 
 _NO_FOREIGN_KEY_CHECKS = 0x2
 _LOGGED_CASCADES = 0x10

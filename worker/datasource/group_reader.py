@@ -113,9 +113,9 @@ class GroupReader:
 
     def items(self, most_bytes: int = NO_LIMIT, end: SourcePosition | None = None) -> Iterator[Item]:
         """What the groups have up to a group's end that is at ``end``, or after ``most_bytes``."""
-        dump = connect_dump(self._source, self._endpoint, self._start)
+        dump = Dump.connect(self._source, self._endpoint)
         try:
-            begin_dump(self._source, dump, self._start, waits=self._waits)
+            self._begin(dump)
             while True:
                 yield from self._received(dump, most_bytes, end)
                 if self._is_done(most_bytes, end):
@@ -134,17 +134,23 @@ class GroupReader:
             return False
         return self.read_bytes >= most_bytes or (end is not None and self.end.file_order() >= end.file_order())
 
-    def _limit_pos(self, end: SourcePosition | None) -> int:
-        """The byte of the present file at or after which no group may begin."""
-        return end.pos if end is not None and end.file == self._walker.file else NO_LIMIT
+    def _begin(self, dump: Dump) -> None:
+        """Request the events after the start."""
+        start = self._start
+        if start.server and dump.info.identity != start.server:
+            raise other_server(self._source, start, dump.info.identity)
+        if start.pos > LARGEST_DUMP_POSITION:
+            reason = f"a dump cannot begin at byte {start.pos} of a file: the command has 32 bits for it"
+            raise gone(self._source, start, reason)
+        dump.begin(FromFile(start, seed=False), random_server_id(), str(uuid.uuid4()), wait=self._waits)
 
     def _received(self, dump: Dump, most_bytes: int, end: SourcePosition | None) -> Iterator[Item]:
         """Process the received packets."""
         while not self._is_done(most_bytes, end):
             while self._feed.description is not None:
                 buffer, begin, stop = dump.received()
-                limit = most_bytes + self._described
-                passed = self._walker.scan(buffer, begin, stop, limit, self._limit_pos(end))
+                limit_pos = end.pos if end is not None and end.file == self._walker.file else NO_LIMIT
+                passed = self._walker.scan(buffer, begin, stop, most_bytes + self._described, limit_pos)
                 if passed is None:
                     break
                 if self._keeps:
@@ -160,7 +166,7 @@ class GroupReader:
             yield from self._step(event)
 
     def _step(self, event: memoryview) -> Iterator[Item]:
-        """Process one event that is not ordinary, or that the scan may not process."""
+        """Process one event that the scan has left."""
         event, kind, size, log_pos, timestamp, is_made_up = self._feed.check(event, self._walker.pos)
         if kind == EventType.FORMAT_DESCRIPTION:
             yield from self._describe(bytes(event), timestamp, log_pos)
@@ -177,7 +183,8 @@ class GroupReader:
         if self._keeps:
             yield from self._keep(event, kind, log_pos)
         self._note_end()
-        yield from self._statements()
+        for statement in self._walker.drain()[1]:
+            yield Stated(statement, self.end)
         yield from self._flush_full()
 
     def _enter_file(self) -> None:
@@ -198,12 +205,6 @@ class GroupReader:
             if len(self._block) >= _LARGEST_BLOCK:
                 yield from self._flush(ends_group=False)
             self._block += inner
-
-    def _statements(self) -> Iterator[Item]:
-        """The statements of a group that ended."""
-        _, statements = self._walker.drain()
-        for statement in statements:
-            yield Stated(statement, self.end)
 
     def _note_end(self) -> None:
         if self.read_bytes - (self.ends[-1][0] if self.ends else 0) >= _BETWEEN_ENDS:
@@ -272,24 +273,6 @@ def file_made(source: str, endpoint: Endpoint, position: SourcePosition) -> int:
         if isinstance(item, Described):
             break
     return reader.made
-
-
-def connect_dump(source: str, endpoint: Endpoint, start: SourcePosition) -> Dump:
-    """A connection for a dump from ``start``. Raises STREAM_OTHER_SERVER, and what Dump.connect() raises."""
-    dump = Dump.connect(source, endpoint)
-    if start.server and dump.info.identity != start.server:
-        dump.close()
-        raise other_server(source, start, dump.info.identity)
-    return dump
-
-
-def begin_dump(source: str, dump: Dump, start: SourcePosition, *, waits: bool) -> None:
-    """Request the events from a position on, without ``waits`` only those that exist now. Raises STREAM_LOG_GONE and
-    the errors of the dump."""
-    if start.pos > LARGEST_DUMP_POSITION:
-        reason = f"a dump cannot begin at byte {start.pos} of a file: the command has 32 bits for it"
-        raise gone(source, start, reason)
-    dump.begin(FromFile(start, seed=False), random_server_id(), str(uuid.uuid4()), wait=waits)
 
 
 def gone(source: str, position: SourcePosition, reason: str) -> ShardmergeError:

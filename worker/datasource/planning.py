@@ -6,7 +6,7 @@ import uuid
 from dataclasses import dataclass
 
 from shardmerge.proto import errors
-from shardmerge.proto.errors import ShardmergeError
+from shardmerge.proto.errors import ErrorSpec, ShardmergeError
 from shardmerge.worker.core.mysql.cancellable_session import close_quietly
 from shardmerge.worker.core.mysql.connection import (
     ServerInfo,
@@ -87,7 +87,7 @@ def _of_source(source: ReadSource, options: ReadOptions) -> _Found:
     try:
         with coded_errors(endpoint, Side.SOURCE, source.source):
             info = server_info(session)
-            _check_server(session, source.source)
+            check_server(session, source.source)
             tables, position = tables_at(session, info, source, options)
             check_cascades(session, source.source, tables)
         plans = tuple(plan_table(number, table, source) for number, table in enumerate(tables))
@@ -124,11 +124,12 @@ def _made(source: str, endpoint: Endpoint, position: SourcePosition) -> int:
         raise errors.read.BINLOG_GONE(source=source, position=position, reason=reason) from error
 
 
-def _check_server(session: Session, source: str) -> None:
+def check_server(session: Session, source: str, refused: ErrorSpec = errors.read.SERVER_REFUSED) -> None:
+    """Raises ``refused`` for a server whose binlog lacks rows."""
     for variable, needed in _NEEDED:
         [(value,)] = rows(session, f"SELECT @@GLOBAL.{variable}")
         if text_of(value).upper() != needed:
-            raise errors.read.SERVER_REFUSED(source=source, variable=variable, value=text_of(value), needed=needed)
+            raise refused(source=source, variable=variable, value=text_of(value), needed=needed)
 
 
 def tables_at(

@@ -14,6 +14,7 @@ from shardmerge.worker.core.position import SourcePosition
 from shardmerge.worker.datasource import group_reader
 from shardmerge.worker.datasource.plan.read_plan import ReadOptions, SourcePlan
 from shardmerge.worker.datasource.state import undo
+from shardmerge.worker.relay.fetch.dump_connection import Dump
 from tests.support.binlog import split
 from tests.support.made_source import TIME, MadeSource
 from tests.unit.worker.binlog.test_transaction_payload import body, transaction
@@ -25,11 +26,15 @@ TABLE = SimpleNamespace(plan=SimpleNamespace(table=SimpleNamespace(schema="d", n
 NOWHERE = Endpoint("127.0.0.1", 1, "u")
 
 
-class _Dump:
+class MadeDump:
     """The dump of a made source, without a connection."""
 
-    def __init__(self, source: MadeSource) -> None:
+    info = SimpleNamespace(identity="")
+
+    def __init__(self, source: MadeSource, *_: object) -> None:
         self._events = iter(source.dump(START))
+
+    def begin(self, *_: object, **__: object) -> None: ...
 
     def receive(self) -> None: ...
 
@@ -50,17 +55,9 @@ def _made() -> MadeSource:
     return source
 
 
-def made_dump(source: MadeSource, *_: object) -> _Dump:
-    return _Dump(source)
-
-
-def nothing(*_: object, **__: object) -> None: ...
-
-
 def _connected(monkeypatch: pytest.MonkeyPatch, source: MadeSource) -> None:
     monkeypatch.setattr(group_reader, "_LARGEST_BLOCK", MOST)
-    monkeypatch.setattr(group_reader, "connect_dump", partial(made_dump, source))
-    monkeypatch.setattr(group_reader, "begin_dump", nothing)
+    monkeypatch.setattr(Dump, "connect", partial(MadeDump, source))
 
 
 def test_a_stream_has_its_events_in_several_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
