@@ -167,12 +167,12 @@ class GroupReader:
 
     def _step(self, event: memoryview) -> Iterator[Item]:
         """Process one event that the scan has left."""
-        event, kind, size, log_pos, timestamp, is_made_up = self._feed.check(event, self._walker.pos)
-        if kind == EventType.FORMAT_DESCRIPTION:
-            yield from self._describe(bytes(event), timestamp, log_pos)
-            return
-        if is_made_up:
-            yield from self._made_up(bytes(event), kind)
+        event, kind, size, log_pos, timestamp, is_special = self._feed.check(event, self._walker.pos)
+        if is_special:
+            if kind == EventType.FORMAT_DESCRIPTION:
+                yield from self._describe(bytes(event), timestamp, log_pos)
+            else:
+                yield from self._made_up(bytes(event), kind)
             return
         if kind == EventType.ROTATE:
             yield from self._flush()

@@ -37,8 +37,6 @@ from shardmerge.worker.relay.log.relay_log import RelayLog
 from shardmerge.worker.relay.log.segment import Index, Segment, begin_entry, end_entry, read_description
 from shardmerge.worker.relay.log.xa_tracker import XaTracker
 
-_FORMAT_DESCRIPTION = int(EventType.FORMAT_DESCRIPTION)
-
 
 def _utc(seconds: int) -> str:
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
@@ -118,12 +116,12 @@ class Appender:
         """Append one event of the source. ``event`` must stay valid until :meth:`flush`."""
         walker = self._walker
         before = walker.pos if self._skipped_to is None else self._skipped_to
-        event, kind, size, log_pos, timestamp, is_made_up = self._feed.check(event, before)
-        if kind == _FORMAT_DESCRIPTION:
-            self._format_description(bytes(event))
-            return
-        if is_made_up:
-            self._made_up(event, kind, log_pos)
+        event, kind, size, log_pos, timestamp, is_special = self._feed.check(event, before)
+        if is_special:
+            if kind == EventType.FORMAT_DESCRIPTION:
+                self._format_description(bytes(event))
+            else:
+                self._made_up(event, kind, log_pos)
             return
         if self._skipped_to is not None and self._is_known(log_pos):
             if self._seed is not None:

@@ -35,8 +35,8 @@ _FORMAT_DESCRIPTION = int(EventType.FORMAT_DESCRIPTION)
 _SPECIAL = frozenset({_FORMAT_DESCRIPTION, *HEARTBEATS, *MADE_UP})
 
 Checked = tuple[memoryview, int, int, int, int, bool]
-"""The event, its type, size, log_pos and timestamp, and whether the dump thread made it, so that it is in no file. A
-tuple: made once per event of the stream."""
+"""The event, its type, size, log_pos and timestamp, and whether it is no event of a group or between groups: a format
+description, or one that the dump thread made, which is in no file. A tuple: made once per event of the stream."""
 
 
 class EventFeed:
@@ -64,7 +64,7 @@ class EventFeed:
         if kind in _SPECIAL:
             if kind == _FORMAT_DESCRIPTION:
                 self._describe(bytes(event))
-                return event, kind, size, log_pos, timestamp, False
+                return event, kind, size, log_pos, timestamp, True
             if is_artificial or log_pos == 0 or kind in HEARTBEATS:
                 return event, kind, size, log_pos, timestamp, True
         # An event may end where log_pos wraps to 0.

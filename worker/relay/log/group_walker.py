@@ -56,6 +56,7 @@ from shardmerge.worker.relay.model import Head, Statement
 SPACING = 256 * 1024
 """Bytes between index entries, and the size of a block."""
 
+_FORMAT_DESCRIPTION = int(EventType.FORMAT_DESCRIPTION)
 _UNMARKED = GroupMark(EntryKind.GROUP_END)
 
 
@@ -250,7 +251,7 @@ class GroupWalker:
 
     def _end_pos_of(self, kind: int, size: int, log_pos: int) -> int:
         """The source byte after the event: ``log_pos`` is 32 bits wide, files may be larger."""
-        if kind == EventType.FORMAT_DESCRIPTION:
+        if kind == _FORMAT_DESCRIPTION:
             # In a stream that begins inside a file log_pos is 0; in a segment that begins there it may be the end of
             # the file's own format description.
             return max(self.pos, log_pos) if self.pos < HEADER_SIZE else self.pos
