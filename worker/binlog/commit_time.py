@@ -12,6 +12,7 @@ corrected make no lag negative.
 
 from __future__ import annotations
 
+from shardmerge.worker.binlog.event_kinds import GTIDS
 from shardmerge.worker.binlog.events import CHECKSUM_SIZE, HEADER_SIZE, EventType
 from shardmerge.worker.binlog.gtid_events import parse_tagged
 
@@ -31,6 +32,12 @@ def exact_time(gtid_event: bytes) -> float:
     if len(gtid_event) < _MYSQL_AT + _MYSQL_BYTES + CHECKSUM_SIZE:
         return 0.0
     return (int.from_bytes(gtid_event[_MYSQL_AT : _MYSQL_AT + _MYSQL_BYTES], "little") & _MASK) / 1e6
+
+
+def logged_time(event: bytes) -> float:
+    """Unix seconds of the commit of the group that begins with ``event``, else the second in its header."""
+    exact = exact_time(event) if event[4] in GTIDS and event[4] != EventType.MARIADB_GTID else 0.0
+    return exact or float(int.from_bytes(event[:4], "little"))
 
 
 def estimated_time(exact: float, timestamp: int, received: float) -> float:

@@ -23,16 +23,14 @@ FLAG_IN_USE = 0x1
 """In the format description of a file that the server still writes to."""
 FLAG_ARTIFICIAL = 0x20
 """Made by the dump thread: not in the source's file."""
-FLAG_RELAY_LOG = 0x40
-FLAG_IGNORABLE = 0x80
-"""A reader that does not know the event's type may skip it."""
 
 _NO_FOREIGN_KEY_CHECKS = 0x2
 _LOGGED_CASCADES = 0x10
 """USE_SQL_FOREIGN_KEY_F of MySQL 9.6 and later: the server logs the rows that a foreign key changes as row events."""
 _ROWS_FLAGS_AT = 19 + 6
 
-_HEADER = struct.Struct("<IBIIIH")
+HEADER = struct.Struct("<IBIIIH")
+"""The fields of EventHeader."""
 _U16 = struct.Struct("<H")
 _U32 = struct.Struct("<I")
 _U64 = struct.Struct("<Q")
@@ -138,7 +136,7 @@ def parse_header(buf: bytes | bytearray | memoryview, at: int = 0, source: str =
     """The header that starts at byte ``at``; ``buf`` must contain only the header. Its size is at least its own."""
     if len(buf) - at < HEADER_SIZE or at < 0:
         raise malformed(source, 0, f"{len(buf) - at} bytes are too few for an event header")
-    header = EventHeader._make(_HEADER.unpack_from(buf, at))
+    header = EventHeader._make(HEADER.unpack_from(buf, at))
     if header.size < HEADER_SIZE:
         raise malformed(source, header.log_pos, f"event size {header.size} is smaller than its header")
     return header

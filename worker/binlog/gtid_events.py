@@ -19,7 +19,7 @@ _U32 = struct.Struct("<I")
 _U64 = struct.Struct("<Q")
 _MARIADB_GTID = struct.Struct("<QIB")
 _MARIADB_GTID_LIST_ENTRY = struct.Struct("<IIQ")
-_FL_STANDALONE, _FL_DDL, _FL_PREPARED_XA = 1, 32, 64
+_FL_STANDALONE = 1
 _UUID_BYTES = 16
 _LONGEST_TAG = 32
 _TAG = re.compile(rb"[a-z_][a-z0-9_]*")
@@ -36,14 +36,11 @@ class GtidEvent:
 
     ``text``: "domain-server-sequence" (MariaDB), "uuid:number" or "uuid:tag:number" (MySQL), "" for an anonymous
     group. ``standalone``: the group is this event and the one statement after it; else it ends with its own COMMIT,
-    XID or XA PREPARE. MySQL has no such flag (False): there the statement after it is BEGIN, XA START or the whole
-    group. ``is_ddl`` and ``prepared_xa``: MariaDB's flags.
+    XID or XA PREPARE. MySQL has no such flag: there the statement after it is BEGIN, XA START or the whole group.
     """
 
     text: str
-    standalone: bool
-    is_ddl: bool
-    prepared_xa: bool
+    standalone: bool = False
 
 
 def parse_gtid(event: bytes, checksum: bool, source: str = "") -> GtidEvent:
@@ -52,21 +49,16 @@ def parse_gtid(event: bytes, checksum: bool, source: str = "") -> GtidEvent:
     if header.type == EventType.MARIADB_GTID:
         body_end(event, header, checksum, 13, source)
         number, domain, flags = _MARIADB_GTID.unpack_from(event, HEADER_SIZE)
-        return GtidEvent(
-            f"{domain}-{header.server_id}-{number}",
-            bool(flags & _FL_STANDALONE),
-            bool(flags & _FL_DDL),
-            bool(flags & _FL_PREPARED_XA),
-        )
+        return GtidEvent(f"{domain}-{header.server_id}-{number}", bool(flags & _FL_STANDALONE))
     if header.type == EventType.GTID:
         body_end(event, header, checksum, 25, source)
         server = uuid.UUID(bytes=event[HEADER_SIZE + 1 : HEADER_SIZE + 17])
         (number,) = _U64.unpack_from(event, HEADER_SIZE + 17)
-        return GtidEvent(f"{server}:{number}", standalone=False, is_ddl=False, prepared_xa=False)
+        return GtidEvent(f"{server}:{number}")
     if header.type == EventType.ANONYMOUS_GTID:
-        return GtidEvent("", standalone=False, is_ddl=False, prepared_xa=False)
+        return GtidEvent("")
     if header.type == EventType.GTID_TAGGED:
-        return GtidEvent(parse_tagged(event, checksum, source)[0], standalone=False, is_ddl=False, prepared_xa=False)
+        return GtidEvent(parse_tagged(event, checksum, source)[0])
     raise malformed(source, header.log_pos, f"{event_name(header.type)} is not a GTID event")
 
 

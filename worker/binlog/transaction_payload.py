@@ -18,7 +18,9 @@ from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
 
-from shardmerge.worker.binlog.events import CHECKSUM_SIZE, HEADER_SIZE, EventType, event_name, malformed
+from shardmerge.proto import errors
+from shardmerge.worker.binlog import query_text
+from shardmerge.worker.binlog.events import CHECKSUM_SIZE, HEADER, HEADER_SIZE, EventType, event_name, malformed
 from shardmerge.worker.core.inflation import AT_ONCE, check_size, joined
 
 if TYPE_CHECKING:
@@ -30,7 +32,6 @@ LONGEST_HEAD = 64
 _PAYLOAD_SIZE, _COMPRESSION, _PLAIN_SIZE = 1, 2, 3
 _ZSTD, _NONE = 0, 255
 _READ_BYTES = 1 << 16
-_HEADER = struct.Struct("<IBIIIH")
 _CRC = struct.Struct("<I")
 _NEVER_INSIDE = frozenset(
     {
@@ -76,13 +77,13 @@ class Payload:
         left = self.plain_size
         while left:
             head = self._exactly(stream, HEADER_SIZE, left)
-            timestamp, kind, server, size, _, flags = _HEADER.unpack(head)
+            timestamp, kind, server, size, _, flags = HEADER.unpack(head)
             if size < HEADER_SIZE or size > left:
                 raise self._bad(f"an event of {size} bytes, but {left} are left")
             if kind in _NEVER_INSIDE:
                 raise self._bad(f"{event_name(kind)} inside of it")
             stored = size + (CHECKSUM_SIZE if self.checksum else 0)
-            begin = _HEADER.pack(timestamp, kind, server, stored, self.log_pos, flags)
+            begin = HEADER.pack(timestamp, kind, server, stored, self.log_pos, flags)
             if size <= AT_ONCE:
                 made = begin + self._exactly(stream, size - HEADER_SIZE, left)
                 yield made + _CRC.pack(zlib.crc32(made)) if self.checksum else made
@@ -190,6 +191,20 @@ def parse_payload(read: Read, size: int, checksum: bool, log_pos: int, source: s
     if plain < HEADER_SIZE:
         raise malformed(source, log_pos, f"TRANSACTION_PAYLOAD: {plain} plain bytes")
     return Payload(read, (data, end), compression == _ZSTD, plain, log_pos, checksum, source)
+
+
+def only_control(event: bytes, payload: Payload) -> None:
+    """Refuse a QUERY in a payload that is a statement: readers do not look for statements there. Servers compress only
+    transactions of rows. Raises UNSUPPORTED_EVENT."""
+    statement = query_text.statement_of(event, event[4], payload.checksum, payload.source)
+    if statement is None or not query_text.is_control(statement):
+        raise errors.decode.UNSUPPORTED_EVENT(
+            source=payload.source,
+            event="TRANSACTION_PAYLOAD",
+            position=payload.log_pos,
+            reason=f"it contains a statement: {(statement or b'')[:100].decode('utf-8', 'replace')}",
+            way_out="Set binlog_format=ROW, or binlog_transaction_compression=OFF, at the source.",
+        )
 
 
 def _integer(data: bytes, at: int, source: str, log_pos: int) -> tuple[int, int]:

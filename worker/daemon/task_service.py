@@ -194,11 +194,11 @@ class TaskService(relay_pb2_grpc.RelayServicer):
             if mine.is_set:
                 return
             match item:
-                case BlockPlace():
-                    yield _block(item)
                 case BlockData():
                     yield _block(item, item.events if shares is None or is_first else shares.of(index, item))
                     is_first = False
+                case BlockPlace():
+                    yield _block(item)
                 case AtHead(head=head):
                     yield relay_pb2.RelayFrame(
                         idle=relay_pb2.Idle(head=head.offset.to_proto(), position=head.position.to_proto())
@@ -342,12 +342,12 @@ def _closed(reason: relay_pb2.Closed.Reason) -> relay_pb2.RelayFrame:
     return relay_pb2.RelayFrame(closed=relay_pb2.Closed(reason=reason))
 
 
-def _block(item: BlockData | BlockPlace, events: bytes = b"") -> relay_pb2.RelayFrame:
+def _block(item: BlockPlace, events: bytes = b"") -> relay_pb2.RelayFrame:
     """``events``: those of the block that the reader needs; none of a block that the reader reads itself."""
     block = relay_pb2.Block(
         start=item.start.to_proto(),
         end=item.end.to_proto(),
-        by_reference=isinstance(item, BlockPlace),
+        by_reference=not isinstance(item, BlockData),
         ends_group=item.ends_group,
         group_start=item.group_start.to_proto(),
         first_event=item.first_event,

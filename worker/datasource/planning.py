@@ -6,7 +6,7 @@ import uuid
 from dataclasses import dataclass
 
 from shardmerge.proto import errors
-from shardmerge.proto.errors import ShardmergeError
+from shardmerge.proto.errors import ErrorSpec, ShardmergeError
 from shardmerge.worker.core.mysql.cancellable_session import close_quietly
 from shardmerge.worker.core.mysql.connection import (
     ServerInfo,
@@ -25,6 +25,7 @@ from shardmerge.worker.core.mysql.show_create import read_create_texts
 from shardmerge.worker.core.position import SourcePosition
 from shardmerge.worker.core.table import Table
 from shardmerge.worker.core.table_plan import TablePlan
+from shardmerge.worker.datasource.group_reader import file_made, why_gone
 from shardmerge.worker.datasource.plan.fixed_position import FixedPosition
 from shardmerge.worker.datasource.plan.read_plan import (
     ReadOptions,
@@ -38,7 +39,6 @@ from shardmerge.worker.datasource.plan.read_plan import (
     unsupported_rule,
 )
 from shardmerge.worker.datasource.plan.where import condition_of
-from shardmerge.worker.datasource.state.binlog_range import file_made
 from shardmerge.worker.rules.rules import check_partitions
 from shardmerge.worker.snapshot.source.chunk_source import open_source
 from shardmerge.worker.snapshot.source.watermarks import low_watermark
@@ -87,12 +87,12 @@ def _of_source(source: ReadSource, options: ReadOptions) -> _Found:
     try:
         with coded_errors(endpoint, Side.SOURCE, source.source):
             info = server_info(session)
-            _check_server(session, source.source)
+            check_server(session, source.source)
             tables, position = tables_at(session, info, source, options)
             check_cascades(session, source.source, tables)
         plans = tuple(plan_table(number, table, source) for number, table in enumerate(tables))
         if source.fixed is None:
-            return _Found(source, FixedPosition(position, file_made(source.source, endpoint, position)), plans)
+            return _Found(source, FixedPosition(position, _made(source.source, endpoint, position)), plans)
         _check_fixed(source.source, endpoint, source.fixed, position)
         return _Found(source, source.fixed, plans)
     finally:
@@ -108,22 +108,28 @@ def _check_fixed(source: str, endpoint: Endpoint, fixed: FixedPosition, now: Sou
         raise errors.read.BINLOG_GONE(source=source, position=fixed.position, reason=reason)
     if not now.reaches(fixed.position):
         raise errors.read.BINLOG_GONE(source=source, position=fixed.position, reason=f"the source is at {now}")
-    try:
-        made = file_made(source, endpoint, fixed.position)
-    except ShardmergeError as error:
-        if error.spec is not errors.relay.SOURCE_LOG_GONE:
-            raise
-        raise errors.read.BINLOG_GONE(source=source, position=fixed.position, reason=error.message) from error
-    if made != fixed.made:
+    if _made(source, endpoint, fixed.position) != fixed.made:
         reason = f"the source has another file {fixed.position.file} than then"
         raise errors.read.BINLOG_GONE(source=source, position=fixed.position, reason=reason)
 
 
-def _check_server(session: Session, source: str) -> None:
+def _made(source: str, endpoint: Endpoint, position: SourcePosition) -> int:
+    """See :func:`file_made`. Raises ``read.BINLOG_GONE``, too."""
+    try:
+        return file_made(source, endpoint, position)
+    except ShardmergeError as error:
+        reason = why_gone(error)
+        if reason is None:
+            raise
+        raise errors.read.BINLOG_GONE(source=source, position=position, reason=reason) from error
+
+
+def check_server(session: Session, source: str, refused: ErrorSpec = errors.read.SERVER_REFUSED) -> None:
+    """Raises ``refused`` for a server whose binlog lacks rows."""
     for variable, needed in _NEEDED:
         [(value,)] = rows(session, f"SELECT @@GLOBAL.{variable}")
         if text_of(value).upper() != needed:
-            raise errors.read.SERVER_REFUSED(source=source, variable=variable, value=text_of(value), needed=needed)
+            raise refused(source=source, variable=variable, value=text_of(value), needed=needed)
 
 
 def tables_at(

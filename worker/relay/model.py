@@ -55,35 +55,26 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class BlockData:
-    """Whole events of one segment; see Block in proto/relay.proto for the fields.
-
-    ``places``: empty when the events are the relay log's own bytes from ``start`` to ``end``; else the start of each
-    group's events (see worker/relay/serve/group_blocks.py).
-    """
+class BlockPlace:
+    """Whole events of one segment: the relay log's own bytes from ``start`` to ``end``, which the reader reads from the
+    file itself. See Block in proto/relay.proto for the fields."""
 
     start: RelayOffset
     end: RelayOffset
-    events: bytes
     ends_group: bool
     group_start: RelayOffset
     first_event: int
     end_position: SourcePosition
     commit_time: float
-    places: tuple[Place, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class BlockPlace:
-    """A block of the relay log's own bytes from ``start`` to ``end``, which the reader reads from the file itself."""
+class BlockData(BlockPlace):
+    """A block with its events. ``places``: empty if they are the relay log's own bytes; else the start of each group's
+    events (see worker/relay/serve/group_blocks.py)."""
 
-    start: RelayOffset
-    end: RelayOffset
-    ends_group: bool
-    group_start: RelayOffset
-    first_event: int
-    end_position: SourcePosition
-    commit_time: float
+    events: bytes
+    places: tuple[Place, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +98,7 @@ class ReachedUntil:
     offset: RelayOffset
 
 
-SubscriptionItem = BlockData | BlockPlace | AtHead | AtStatement | ReachedUntil
+SubscriptionItem = BlockPlace | AtHead | AtStatement | ReachedUntil
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,10 +63,10 @@ def parse_options(options: Mapping[str, str]) -> ReadOptions:
         wanted=wanted,
         columns=tuple(_listed(found.get("columns", ""))),
         where=parse_where(found.get("where", "")),
-        chunk_rows=_number(found, "chunk-rows", CHUNK_ROWS),
+        chunk_rows=number(found, "chunk-rows", CHUNK_ROWS),
         zero_is_null=zero_dates == "null",
-        most_undo=_number(found, "max-undo-mib", MAX_UNDO_MIB) << 20,
-        most_inflated=_number(found, "max-inflated-event-mib", defaults.MAX_INFLATED_EVENT_MIB) << 20,
+        most_undo=number(found, "max-undo-mib", MAX_UNDO_MIB) << 20,
+        most_inflated=number(found, "max-inflated-event-mib", defaults.MAX_INFLATED_EVENT_MIB) << 20,
     )
 
 
@@ -219,8 +219,8 @@ def _listed(text: str) -> list[str]:
     return [part.strip() for part in text.split(",") if part.strip()]
 
 
-def _number(found: Mapping[str, str], key: str, default: int) -> int:
+def number(found: Mapping[str, str], key: str, default: int, most: int = 999_999_999) -> int:
     text = found.get(key, str(default)).strip()
-    if not (text.isascii() and text.isdecimal() and len(text) < 10 and int(text) > 0):
-        raise errors.read.OPTION(option=key, reason="it is a whole number above 0")
+    if not (text.isascii() and text.isdecimal() and len(text) < 15 and 0 < int(text) <= most):
+        raise errors.read.OPTION(option=key, reason=f"it is a whole number from 1 to {most}")
     return int(text)

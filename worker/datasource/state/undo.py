@@ -11,17 +11,20 @@ bytes, as in worker/snapshot/reader/fixup.py.
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 
 from shardmerge.proto import errors
 from shardmerge.proto.errors import ShardmergeError
+from shardmerge.worker.binlog.decoder import BlockDecoder
 from shardmerge.worker.core import inflation
 from shardmerge.worker.core.mysql.endpoint import Endpoint
 from shardmerge.worker.core.position import SourcePosition
 from shardmerge.worker.core.row_change import Literals, RowChange
 from shardmerge.worker.core.table_plan import TablePlan
+from shardmerge.worker.datasource.group_reader import Block, Described, GroupReader, Stated, why_gone
 from shardmerge.worker.datasource.plan.read_plan import ReadOptions, SourcePlan
-from shardmerge.worker.datasource.state.binlog_range import BinlogRange, Statement
 from shardmerge.worker.ddl.sql.statement_scope import classify, touches
+from shardmerge.worker.relay.log.xa_tracker import PrepareUnknown, XaTracker
 from shardmerge.worker.snapshot.reader.fixup import key_of
 
 _SHOWN_CHARACTERS = 200
@@ -46,18 +49,21 @@ def note_first(first: Before, plan: TablePlan, change: RowChange) -> int:
 
 class Undo:
     """The rows of one source's tables that were changed after its position. One per process and source, because each
-    process reads the binlog once. After an error it must not be used any more."""
+    process reads the binlog once. After an error it must not be used any more.
+
+    The binlog is that of the source, on a connection of its own for each part; the relay log is not involved.
+    """
 
     def __init__(self, plan: SourcePlan, options: ReadOptions, endpoint: Endpoint) -> None:
-        self._plan, self._options = plan, options
+        self._plan, self._options, self._endpoint = plan, options, endpoint
         inflation.use(options.most_inflated)
         self._by_name = {(one.plan.table.schema, one.plan.table.name): one.plan for one in plan.tables}
         self._schemas = frozenset(schema.lower() for schema, _ in self._by_name)
         self._first: tuple[Before, ...] = tuple({} for _ in plan.tables)
         self._size = 0
-        self._range = BinlogRange(
-            plan.source.source, endpoint, plan.position, plan.made, self._resolve, self._check, self._unknown_xa
-        )
+        # How far the binlog has been read: a position, and when its file was made; the transactions prepared before it.
+        self._read_to, self._made = plan.position, plan.made
+        self._prepared = XaTracker({})
 
     def before(self, table: int, end: SourcePosition) -> Before:
         """The rows of a table that were changed after the position, up to ``end`` at least. Raises the errors of
@@ -67,15 +73,34 @@ class Undo:
             raise self._gone("another server answers at the source's address")
         if not end.reaches(position):
             raise self._gone(f"the source's binlog ends at {end}")
-        if not self._range.position.reaches(end):
-            try:
-                for changes in self._range.changes_up_to(end):
-                    self._note(changes)
-            except ShardmergeError as error:
-                if error.spec is errors.relay.SOURCE_LOG_GONE:
-                    raise self._gone(error.message) from error
-                raise
+        if not self._read_to.reaches(end):
+            self._read(end)
         return self._first[table]
+
+    def _read(self, end: SourcePosition) -> None:
+        """Read the next part of the binlog, up to an end of a group of the same server."""
+        source = self._plan.source.source
+        decoder = BlockDecoder(self._resolve, source_keys=True, source=source)
+        reader = GroupReader(source, self._endpoint, self._read_to, self._made, waits=True, xa=self._prepared)
+        try:
+            for item in reader.items(end=end):
+                match item:
+                    case Described(event):
+                        decoder.open(event)
+                    case Stated():
+                        self._check(item)
+                    case Block(events):
+                        self._note(decoder.decode(events))
+        except PrepareUnknown as unknown:
+            raise self._unknown_xa(unknown.position) from unknown
+        except ShardmergeError as error:
+            if error.spec is errors.decode.PREPARED_ROWS:
+                raise self._unknown_xa(reader.end) from error
+            reason = why_gone(error)
+            if reason is not None:
+                raise self._gone(reason) from error
+            raise
+        self._read_to, self._made = replace(end, file=reader.end.file, pos=reader.end.pos), reader.made
 
     def _note(self, changes: list[RowChange]) -> None:
         for change in changes:
@@ -88,16 +113,16 @@ class Undo:
     def _resolve(self, schema: str, table: str) -> TablePlan | None:
         return self._by_name.get((schema, table))
 
-    def _check(self, statement: Statement) -> None:
+    def _check(self, stated: Stated) -> None:
         """Raises ``read.STATEMENT`` for a statement that may change the tables, or which tables there are."""
-        query = statement.query
-        scope = classify(query.text, query.schema, query.sql_mode)
+        statement = stated.statement
+        scope = classify(statement.text, statement.schema, statement.sql_mode)
         if touches(scope, self._is_wanted, self._may_hold):
             raise errors.read.STATEMENT(
                 source=self._plan.source.source,
                 position=self._plan.position,
-                at=statement.at,
-                statement=" ".join(query.text.split())[:_SHOWN_CHARACTERS],
+                at=stated.end,
+                statement=" ".join(statement.text.split())[:_SHOWN_CHARACTERS],
             )
 
     def _is_wanted(self, schema: str, table: str) -> bool:

@@ -22,8 +22,7 @@ from shardmerge.worker.datasource.stream.follow.follower import SourceFollower
 from shardmerge.worker.datasource.stream.model.batch_end import parts_of
 from shardmerge.worker.datasource.stream.model.offset import Offset, SourceOffset, from_json, to_json
 from shardmerge.worker.datasource.stream.model.options import StreamOptions
-from shardmerge.worker.datasource.stream.rows.change_rows import read_changes, read_history
-from shardmerge.worker.datasource.stream.rows.parts import ChangesPart, HistoryPart
+from shardmerge.worker.datasource.stream.rows.change_rows import ChangesPart, HistoryPart, read_changes, read_history
 from shardmerge.worker.datasource.stream.tables.plans import StreamPlans
 from shardmerge.worker.datasource.stream.tables.stream_schema import image_fields
 from shardmerge.worker.datasource.way_out import way_out_shown

@@ -7,33 +7,21 @@ the log to the published head and returns where to fetch from again.
 from __future__ import annotations
 
 import os
-import struct
 import time
-import zlib
 from dataclasses import replace
 from datetime import UTC, datetime
 
 from shardmerge.proto import errors
 from shardmerge.proto.failpoints import hit
 from shardmerge.proto.log import get_logger
-from shardmerge.worker.binlog.event_kinds import GTID_LISTS, HEARTBEATS, MADE_UP
-from shardmerge.worker.binlog.events import (
-    CHECKSUM_SIZE,
-    FLAG_ARTIFICIAL,
-    HEADER_SIZE,
-    EventType,
-    FormatDescription,
-    checksum_matches,
-    event_name,
-    parse_heartbeat,
-    parse_rotate,
-)
+from shardmerge.worker.binlog.event_kinds import GTID_LISTS, GTIDS, HEARTBEATS, WRAP
+from shardmerge.worker.binlog.events import HEADER, EventType, checksum_matches, parse_heartbeat, parse_rotate
 from shardmerge.worker.binlog.gtid_events import parse_gtid, parse_gtid_list
 from shardmerge.worker.binlog.gtid_set import GtidSet
 from shardmerge.worker.core.position import SourcePosition
 from shardmerge.worker.relay.fetch.dump_start import LARGEST_DUMP_POSITION, FromFile, FromGtids, Start
+from shardmerge.worker.relay.fetch.event_feed import EventFeed
 from shardmerge.worker.relay.fetch.fetch_counts import FetchCounts
-from shardmerge.worker.relay.fetch.omitted_positions import omits_positions, with_position
 from shardmerge.worker.relay.log.files import (
     FIRST_BYTE,
     OpenSegment,
@@ -43,15 +31,11 @@ from shardmerge.worker.relay.log.files import (
     segment_numbers,
     write_at,
 )
-from shardmerge.worker.relay.log.group_walker import GroupWalker, may_wrap
+from shardmerge.worker.relay.log.group_walker import GroupWalker
 from shardmerge.worker.relay.log.index_records import Entry, pack_entry, pack_statement
 from shardmerge.worker.relay.log.relay_log import RelayLog
 from shardmerge.worker.relay.log.segment import Index, Segment, begin_entry, end_entry, read_description
 from shardmerge.worker.relay.log.xa_tracker import XaTracker
-
-_HEADER = struct.Struct("<IBIIIH")
-_CRC = struct.Struct("<I")
-_GTIDS = (EventType.GTID, EventType.GTID_TAGGED, EventType.ANONYMOUS_GTID)
 
 
 def _utc(seconds: int) -> str:
@@ -76,7 +60,7 @@ class Appender:
         self._open: OpenSegment | None = None
         self._pending: list[memoryview | bytes] = []
         self._description = b""
-        self._checksum = self._omits_positions = False
+        self._feed = EventFeed(log.source, lambda: self.position)
         self._skipped_to: int | None = None
         self._seed: GtidSet | None = None
         self._asked: SourcePosition | None = None
@@ -130,35 +114,21 @@ class Appender:
 
     def feed(self, event: memoryview) -> None:
         """Append one event of the source. ``event`` must stay valid until :meth:`flush`."""
-        if len(event) < HEADER_SIZE:
-            raise self._garbled(f"an event of {len(event)} bytes")
-        timestamp, kind, _, size, log_pos, flags = _HEADER.unpack_from(event)
-        if size != len(event):
-            raise self._garbled(f"an event of {size} bytes came as {len(event)}")
-        if kind == EventType.FORMAT_DESCRIPTION:
-            self._format_description(bytes(event))
+        walker = self._walker
+        before = walker.pos if self._skipped_to is None else self._skipped_to
+        event, kind, size, log_pos, timestamp, is_special = self._feed.check(event, before)
+        if is_special:
+            if kind == EventType.FORMAT_DESCRIPTION:
+                self._format_description(bytes(event))
+            else:
+                self._made_up(event, kind, log_pos)
             return
-        made_up = bool(flags & FLAG_ARTIFICIAL)
-        if kind in HEARTBEATS or (kind in MADE_UP and (made_up or log_pos == 0)):
-            self._made_up(event, kind, log_pos)
-            return
-        omitted = log_pos == 0 and not self._may_wrap(size)
-        if made_up or (omitted and not self._omits_positions):
-            # Dump threads do not make such an event: it may contain rows.
-            raise self._garbled(f"an event of type {event_name(kind)} is marked as not being in any file")
-        if not self._description:
-            raise self._garbled("an event before the format description")
-        if self._checksum and zlib.crc32(event[:-CHECKSUM_SIZE]) != _CRC.unpack_from(event, size - CHECKSUM_SIZE)[0]:
-            raise self._damaged(kind, size)
-        if omitted:
-            event, log_pos = with_position(event, self._before(), checksum=self._checksum)
         if self._skipped_to is not None and self._is_known(log_pos):
             if self._seed is not None:
                 self._collect_seed(self._seed, bytes(event), kind)
             return
         if self._seed is not None:
             self._apply_seed(self._seed)
-        walker = self._walker
         if walker.at_group_end and walker.byte >= self._segment_bytes:
             self._roll()
         walker.step(event, kind, size, log_pos, timestamp)
@@ -203,29 +173,14 @@ class Appender:
             self._open.close()
             self._open = None
 
-    def _garbled(self, reason: str) -> errors.ShardmergeError:
-        return errors.relay.BAD_PACKET(source=self._source, position=self.position, reason=reason)
-
-    def _damaged(self, kind: int, size: int) -> errors.ShardmergeError:
-        return errors.relay.EVENT_CHECKSUM(
-            source=self._source, position=self.position, type=event_name(kind), size=size
-        )
-
     def _disk_error(self, error: OSError) -> errors.ShardmergeError:
         return disk_error(error, self._source, relay_path(self._directory, self._log.head().offset.segment))
-
-    def _before(self) -> int:
-        """The byte of the source's file at which the next event begins."""
-        return self._walker.pos if self._skipped_to is None else self._skipped_to
-
-    def _may_wrap(self, size: int) -> bool:
-        return may_wrap(self._before(), size)
 
     def _is_known(self, log_pos: int) -> bool:
         """While a file is read from its start: whether this event is stored already."""
         before = self._skipped_to or 0
-        pos = before - before % (1 << 32) + log_pos
-        pos += (1 << 32) if pos < before else 0
+        pos = before - before % WRAP + log_pos
+        pos += WRAP if pos < before else 0
         known = pos <= self._walker.pos
         self._skipped_to = pos if known else None
         return known
@@ -233,9 +188,9 @@ class Appender:
     def _collect_seed(self, seed: GtidSet, event: bytes, kind: int) -> None:
         """Collect the GTIDs of events that are stored already; after the last of them the set is known."""
         if kind in GTID_LISTS:
-            seed.add_all(parse_gtid_list(event, self._checksum, self._source))
-        elif kind in _GTIDS:
-            seed.add(parse_gtid(event, self._checksum, self._source).text)
+            seed.add_all(parse_gtid_list(event, self._walker.checksum, self._source))
+        elif kind in GTIDS:
+            seed.add(parse_gtid(event, self._walker.checksum, self._source).text)
         if self._skipped_to == self._walker.pos:
             self._apply_seed(seed)
 
@@ -249,7 +204,7 @@ class Appender:
     def _check_settling(self, event: bytes) -> None:
         """If this file begins after all transactions that were known, positions in files suffice from here on."""
         settling = self._log.require().settling
-        before = GtidSet(parse_gtid_list(event, self._checksum, self._source))
+        before = GtidSet(parse_gtid_list(event, self._walker.checksum, self._source))
         if settling is not None and not before.lacks(GtidSet(settling)):
             try:
                 self._log.end_settling()
@@ -258,9 +213,6 @@ class Appender:
 
     def _format_description(self, event: bytes) -> None:
         """The source continues with another file, or began to send inside one."""
-        description = FormatDescription.parse(event, self._source)
-        if description.checksum and not checksum_matches(event):
-            raise self._damaged(EventType.FORMAT_DESCRIPTION, len(event))
         last = self._last_segment()
         here = SourcePosition(self._walker.file, self._walker.pos, server=self._walker.server)
         same_file = (
@@ -273,8 +225,7 @@ class Appender:
             self._check_file(event, last.number)
         self._asked = None
         self._description = event
-        self._checksum = self._walker.checksum = description.checksum
-        self._omits_positions = omits_positions(description)
+        self._walker.checksum = self._feed.has_checksum
         closed = last is None or last.end is not None
         if (not same_file or closed) and self._seed is None:  # a segment begins with the known GTID set of its start
             self._roll()
@@ -286,7 +237,7 @@ class Appender:
             known = read_description(self._directory, segment)
         except OSError as error:
             raise self._disk_error(error) from error
-        made, again = (_HEADER.unpack_from(one)[0] for one in (known, description))
+        made, again = (HEADER.unpack_from(one)[0] for one in (known, description))
         if made != again:
             file = self._walker.file
             raise self._reset(
@@ -389,7 +340,7 @@ class Appender:
         self._walker = GroupWalker(
             self._source,
             head,
-            self._checksum,
+            self._feed.has_checksum,
             self._log.spacing,
             last_entry,
             live=True,
@@ -414,7 +365,7 @@ class Appender:
 
     def _opened(self) -> OpenSegment:
         if self._open is None:
-            raise self._garbled("an event for a segment that is closed")
+            raise self._feed.garbled("an event for a segment that is closed")
         return self._open
 
     def _write_index(self, entries: bytes, statements: bytes) -> None:
@@ -441,7 +392,7 @@ class Appender:
             self._open = opened
         except OSError as error:
             raise self._disk_error(error) from error
-        timestamp, kind, _, size, log_pos, _ = _HEADER.unpack_from(self._description)
+        timestamp, kind, _, size, log_pos, _ = HEADER.unpack_from(self._description)
         self._walker.enter(number, FIRST_BYTE)
         self._walker.step(self._description, kind, size, log_pos, timestamp)
         hit("relay.before_publish")

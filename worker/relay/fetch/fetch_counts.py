@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from shardmerge.proto import errors
 from shardmerge.proto.errors import ShardmergeError
@@ -41,11 +41,10 @@ class FetchCounts:
     """Written by the fetcher's thread only; :meth:`figures` may be called by any thread."""
 
     def __init__(self) -> None:
+        self._counted = NOTHING_FETCHED
         self._bytes_written = 0
         self._write_bytes = Histogram(SIZES)
         self._write_seconds = Histogram(DURATIONS)
-        self._damaged = self._write_errors = self._read_errors = 0
-        self._resumable = self._final = 0
         self._heard_at: float | None = None
 
     def heard(self) -> None:
@@ -60,26 +59,21 @@ class FetchCounts:
 
     def failed(self, error: ShardmergeError, *, is_final: bool) -> None:
         """The relay was interrupted; ``is_final``: it does not continue by itself."""
-        if error.spec in _DAMAGED:
-            self._damaged += 1
-        if error.spec in _DISK:
-            self._write_errors += 1
-        else:
-            self._read_errors += 1
-        if is_final:
-            self._final += 1
-        else:
-            self._resumable += 1
+        known, is_disk = self._counted, error.spec in _DISK
+        self._counted = replace(
+            known,
+            damaged=known.damaged + (error.spec in _DAMAGED),
+            write_errors=known.write_errors + is_disk,
+            read_errors=known.read_errors + (not is_disk),
+            resumable=known.resumable + (not is_final),
+            final=known.final + is_final,
+        )
 
     def figures(self) -> FetchFigures:
-        return FetchFigures(
-            self._bytes_written,
-            self._write_bytes.read(),
-            self._write_seconds.read(),
-            self._damaged,
-            self._write_errors,
-            self._read_errors,
-            self._resumable,
-            self._final,
-            self._heard_at,
+        return replace(
+            self._counted,
+            bytes_written=self._bytes_written,
+            write_bytes=self._write_bytes.read(),
+            write_seconds=self._write_seconds.read(),
+            heard_at=self._heard_at,
         )

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from shardmerge.proto import errors
 from shardmerge.proto.errors import ShardmergeError
-from shardmerge.worker.binlog.commit_time import exact_time
+from shardmerge.worker.binlog.commit_time import logged_time
 from shardmerge.worker.binlog.event_kinds import GTIDS
 from shardmerge.worker.binlog.events import EventType, parse_header
 from shardmerge.worker.core.mysql.connection import Endpoint
@@ -45,8 +45,7 @@ def file_times(source: str, endpoint: Endpoint, file: str) -> FileTimes:
                 if header.type == EventType.FORMAT_DESCRIPTION and not begun:
                     begun = float(header.timestamp)
                 elif header.type in GTIDS and not header.is_artificial:
-                    exact = 0.0 if header.type == EventType.MARIADB_GTID else exact_time(bytes(event))
-                    return FileTimes(begun, exact or float(header.timestamp))
+                    return FileTimes(begun, logged_time(bytes(event)))
         except ShardmergeError as error:
             if error.spec is not errors.relay.DUMP_ENDED:
                 raise

@@ -56,12 +56,8 @@ from shardmerge.worker.relay.model import Head, Statement
 SPACING = 256 * 1024
 """Bytes between index entries, and the size of a block."""
 
+_FORMAT_DESCRIPTION = int(EventType.FORMAT_DESCRIPTION)
 _UNMARKED = GroupMark(EntryKind.GROUP_END)
-
-
-def may_wrap(pos: int, size: int) -> bool:
-    """Whether an event of ``size`` bytes after source byte ``pos`` may end where ``log_pos`` wraps to 0."""
-    return -pos % WRAP - size in range(LARGEST_GAP)
 
 
 class GroupWalker:
@@ -77,9 +73,9 @@ class GroupWalker:
     the first GTID of a connection and of a file, and a file's list of GTIDs, are not older. (After a GTID of the same
     file and connection any other is accepted: restoring a backup at the source writes old ones again.) ``by_gtid``: the
     source skips known transactions: its lists of GTIDs only add, and on MySQL no GTID may occur twice.
-    ``xa``: the XA transactions where the walk begins; None: the walk is for group ends only. With it, live,
-    :class:`~shardmerge.worker.relay.log.xa_tracker.PrepareUnknown` is raised for an XA COMMIT whose PREPARE is not in
-    the relay log. ``state``: the binlog state at the group end where the walk begins.
+    ``xa``: the XA transactions where the walk begins; None: the walk is for group ends only. With it
+    :class:`~shardmerge.worker.relay.log.xa_tracker.PrepareUnknown` is raised for an XA COMMIT whose PREPARE it lacks.
+    ``state``: the binlog state at the group end where the walk begins.
     Raises errors.relay.GROUP_BROKEN and EVENT_OVERLAP, errors.decode.MALFORMED_EVENT for an unreadable event, and
     errors.relay.SOURCE_LOG_RESET for events that cannot follow.
     """
@@ -255,7 +251,7 @@ class GroupWalker:
 
     def _end_pos_of(self, kind: int, size: int, log_pos: int) -> int:
         """The source byte after the event: ``log_pos`` is 32 bits wide, files may be larger."""
-        if kind == EventType.FORMAT_DESCRIPTION:
+        if kind == _FORMAT_DESCRIPTION:
             # In a stream that begins inside a file log_pos is 0; in a segment that begins there it may be the end of
             # the file's own format description.
             return max(self.pos, log_pos) if self.pos < HEADER_SIZE else self.pos
@@ -353,7 +349,7 @@ class GroupWalker:
         statement = xa_statement(text)
         if statement is None or self._xa is None:
             return
-        if self._live and self._xa.lacks(statement):
+        if self._xa.lacks(statement):
             raise PrepareUnknown(statement, self._end_position())
         self._xa.end_other(statement)
 

@@ -7,7 +7,6 @@ import os
 from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from io import BufferedReader
 from pathlib import Path
 
 from shardmerge.proto.errors import ShardmergeError
@@ -40,6 +39,7 @@ from shardmerge.worker.relay.model import Head, Statement
 
 _LARGEST_RECORD = 1 << 20
 """A GTID set may be long; the first and last record of an index are searched in so many bytes."""
+_WINDOW_BYTES = 1 << 16
 
 
 @dataclass(slots=True)
@@ -87,6 +87,10 @@ class Index:
                     waiting.pop(group.xid, None)
         return waiting
 
+    def ends(self) -> list[Entry]:
+        """The entries that are group ends."""
+        return [entry for entry in self.entries if entry.kind is not EntryKind.PIECE]
+
     def before(self, byte: int) -> Entry:
         """The last entry at or before ``byte`` that is a group end."""
         at = bisect_right(self.entries, byte, key=lambda entry: entry.byte) - 1
@@ -101,7 +105,7 @@ class Index:
 
     def around(self, position: SourcePosition) -> tuple[Entry, Entry | None]:
         """The last group end in the index at or before a source position, and the next one after it."""
-        ends = [entry for entry in self.entries if entry.kind is not EntryKind.PIECE]
+        ends = self.ends()
         at = bisect_right(ends, position.file_order(), key=lambda entry: entry.position.file_order())
         return ends[max(at - 1, 0)], ends[at] if at < len(ends) else None
 
@@ -193,14 +197,39 @@ def write_index(directory: Path, number: int, index: Index, end: Entry | None) -
 def read_description(directory: Path, number: int) -> bytes:
     """The format description event that the segment begins with. Raises OSError, ShardmergeError."""
     with relay_path(directory, number).open("rb") as file:
-        return _description(file)
+        file.seek(FIRST_BYTE)
+        start = file.read(HEADER_SIZE)
+        return start + file.read(parse_header(start).size - HEADER_SIZE)
 
 
-def _description(file: BufferedReader) -> bytes:
-    file.seek(FIRST_BYTE)
-    start = file.read(HEADER_SIZE)
-    header = parse_header(start)
-    return start + file.read(header.size - HEADER_SIZE)
+def parsed_description(directory: Path, number: int, source: str) -> FormatDescription:
+    """Raises OSError, ShardmergeError."""
+    return FormatDescription.parse(read_description(directory, number), source)
+
+
+@dataclass(slots=True)
+class SegmentEvents:
+    """The events of a part of a segment's file, read on demand."""
+
+    file: int
+    end: int
+    _at: int = 0
+    _window: bytes = b""
+
+    def read(self, at: int, size: int) -> bytes:
+        """``size`` bytes from ``at`` on, fewer at the end of the part."""
+        size = min(size, self.end - at)
+        if not self._at <= at or at + size > self._at + len(self._window):
+            if size > _WINDOW_BYTES:
+                return os.pread(self.file, size, at)
+            self._at, self._window = at, os.pread(self.file, min(_WINDOW_BYTES, self.end - at), at)
+        return self._window[at - self._at : at - self._at + size]
+
+    def each(self, at: int) -> Iterator[tuple[int, EventHeader]]:
+        while at < self.end:
+            header = parse_header(self.read(at, HEADER_SIZE))
+            yield at, header
+            at += header.size
 
 
 def events(data: memoryview, at: int) -> Iterator[tuple[EventHeader, memoryview]]:
@@ -244,7 +273,7 @@ def scan(directory: Path, source: str, number: int, begin: Entry, spacing: int =
 
 
 def _walk(data: memoryview, source: str, number: int, begin: Entry, spacing: int) -> GroupWalker | None:
-    xa = XaTracker({group.xid: group for group in begin.prepared})
+    xa = XaTracker({group.xid: group for group in begin.prepared}, lost=None)
     walker = GroupWalker(source, head_at(number, begin), checksum=False, spacing=spacing, xa=xa, state=begin.state)
     if bytes(data[:FIRST_BYTE]) != MAGIC:
         return None
@@ -289,8 +318,8 @@ def group_ends(directory: Path, source: str, begin: Head, until: int) -> Iterato
     """Each group end between group end ``begin`` and byte ``until`` of its segment, with the source byte where its
     group began."""
     number = begin.offset.segment
+    checksum = parsed_description(directory, number, source).checksum
     with relay_path(directory, number).open("rb") as file:
-        checksum = FormatDescription.parse(_description(file), source).checksum
         data = memoryview(os.pread(file.fileno(), until - begin.offset.byte, begin.offset.byte))
     walker = GroupWalker(source, begin, checksum)
     for header, event in events(data, 0):

@@ -73,10 +73,10 @@ class XaTracker:
     """The prepared groups at the current point of a walk, and the role of the current group in an XA transaction.
 
     ``waiting``: the groups that wait for their end where the walk begins. ``lost``: names of transactions whose PREPARE
-    does not exist.
+    does not exist; None: nothing is known about those that do not wait (the events are read again from disk).
     """
 
-    def __init__(self, waiting: dict[Xid, PreparedGroup], lost: frozenset[str] = frozenset()) -> None:
+    def __init__(self, waiting: dict[Xid, PreparedGroup], lost: frozenset[str] | None = frozenset()) -> None:
         self._waiting = dict(waiting)
         self._lost = lost
         self._role: Xid | XaStatement | None = None  # the name that the current group prepares, or how it ends another
@@ -93,7 +93,8 @@ class XaTracker:
     def lacks(self, statement: XaStatement) -> bool:
         """Whether the PREPARE of an XA COMMIT may exist but is not in the relay log."""
         return (
-            statement.kind is EntryKind.COMMITTED
+            self._lost is not None
+            and statement.kind is EntryKind.COMMITTED
             and statement.xid not in self._waiting
             and statement.name not in self._lost
         )

@@ -2,6 +2,5 @@
 
 log_reader is the readers' interface. subscription yields blocks of events, group_blocks those whose bytes differ from
 the log's; local_files lets a lane on the same machine read the files itself. locate translates positions of the source
-to relay offsets and back, gtid_coverage does so for GTID sets, commit_walk for times; query_event reads a statement's
-event again.
+or GTID sets to relay offsets and back, commit_walk finds commits; query_event reads a statement's event again.
 """

@@ -11,14 +11,16 @@ time at which the relay received an event is not used: clocks differ.
 from __future__ import annotations
 
 import os
+from itertools import islice
 
-from shardmerge.worker.binlog.commit_time import exact_time
+from shardmerge.worker.binlog.commit_time import logged_time
 from shardmerge.worker.binlog.event_kinds import GTIDS
-from shardmerge.worker.binlog.events import HEADER_SIZE, EventType, parse_header
+from shardmerge.worker.binlog.events import HEADER_SIZE, EventType
 from shardmerge.worker.binlog.little_endian import event_size
 from shardmerge.worker.core.position import RelayOffset
 from shardmerge.worker.relay.log.files import FIRST_BYTE, relay_path
 from shardmerge.worker.relay.log.relay_log import RelayLog
+from shardmerge.worker.relay.log.segment import SegmentEvents
 
 _READ_BYTES = 1 << 20
 _LARGEST_GTID = 4096
@@ -28,7 +30,6 @@ _FLAGS_AT = HEADER_SIZE + 12  # of a MariaDB GTID event, after sequence number a
 _DDL = 1 | 32  # FL_STANDALONE, FL_DDL
 _CERTAIN_SECONDS = 2.0
 """The times are whole seconds, and an event is written shortly after it was made."""
-_HEAD_BYTES = 4096
 _MOST_EVENTS = 1000
 _NO_TRANSACTION = frozenset(
     {
@@ -95,7 +96,7 @@ class CommitWalk:
                 size = event_size(data, at)
                 if len(data) - at < HEADER_SIZE or size < HEADER_SIZE:
                     raise EOFError(f"relay log segment {self._segment}, byte {self._byte}: no event")
-                if data[at + 4] in GTIDS and _committed(data[at : at + size]) >= moment:
+                if data[at + 4] in GTIDS and logged_time(data[at : at + size]) >= moment:
                     return self.scanned
                 if self._certain_before:
                     self._note_ddl(data[at : at + min(size, _STATEMENT_AT)], size)
@@ -112,11 +113,6 @@ class CommitWalk:
                 self.certain = RelayOffset(self._segment, self._byte + size)
         ddl = event[4] == EventType.MARIADB_GTID and event[_FLAGS_AT] & _DDL == _DDL
         self._after_ddl = ddl
-
-
-def _committed(gtid_event: bytes) -> float:
-    exact = 0.0 if gtid_event[4] == EventType.MARIADB_GTID else exact_time(gtid_event)
-    return exact or float(int.from_bytes(gtid_event[:4], "little"))
 
 
 def first_commit_after(log: RelayLog, offset: RelayOffset) -> float | None:
@@ -145,19 +141,10 @@ def _first_commit_in(path: str, at: int, end: int) -> float | None:
     except FileNotFoundError:
         return None
     try:
-        for _ in range(_MOST_EVENTS):
-            if at + HEADER_SIZE > end:
-                return None
-            event = os.pread(file, _HEAD_BYTES, at)
-            if len(event) < HEADER_SIZE:
-                return None
-            header = parse_header(event)
+        events = SegmentEvents(file, end)
+        for here, header in islice(events.each(at), _MOST_EVENTS):
             if header.type not in _NO_TRANSACTION:
-                exact = 0.0
-                if header.type in (EventType.GTID, EventType.ANONYMOUS_GTID, EventType.GTID_TAGGED):
-                    exact = exact_time(event[: header.size])
-                return exact or float(header.timestamp)
-            at += header.size
+                return logged_time(events.read(here, min(header.size, _LARGEST_GTID)))
         return None
     finally:
         os.close(file)

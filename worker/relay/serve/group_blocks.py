@@ -18,15 +18,14 @@ from pathlib import Path
 from shardmerge.proto import errors
 from shardmerge.proto.errors import ShardmergeError
 from shardmerge.worker.binlog import query_text
+from shardmerge.worker.binlog.event_kinds import GTIDS
 from shardmerge.worker.binlog.events import (
     CHECKSUM_SIZE,
-    HEADER_SIZE,
     EventHeader,
     EventType,
     FormatDescription,
-    parse_header,
 )
-from shardmerge.worker.binlog.transaction_payload import Payload, parse_payload
+from shardmerge.worker.binlog.transaction_payload import Payload, only_control, parse_payload
 from shardmerge.worker.binlog.xa_events import xid_of
 from shardmerge.worker.core.inflation import check_size
 from shardmerge.worker.core.position import RelayOffset
@@ -34,51 +33,15 @@ from shardmerge.worker.relay.log.files import relay_path
 from shardmerge.worker.relay.log.group_walker import SPACING, GroupWalker
 from shardmerge.worker.relay.log.prepared_groups import PreparedGroup
 from shardmerge.worker.relay.log.relay_log import Cut
-from shardmerge.worker.relay.log.segment import read_description
+from shardmerge.worker.relay.log.segment import SegmentEvents, parsed_description
 from shardmerge.worker.relay.model import BlockData, Head, Place
 
 LARGEST_BLOCK = 1 << 30
 """Only a group that rolled back to a savepoint, and so is not split into pieces, can reach this size."""
 
-_WINDOW_BYTES = 1 << 16
 _SIZE = struct.Struct("<I")
 _SIZE_AT = 9
-_GTIDS = frozenset({EventType.GTID, EventType.GTID_TAGGED, EventType.ANONYMOUS_GTID, EventType.MARIADB_GTID})
 _ROWS = range(EventType.TABLE_MAP, EventType.PARTIAL_UPDATE_ROWS + 1)
-
-
-@dataclass(slots=True)
-class _Events:
-    """The events of a part of a segment's file, read on demand."""
-
-    file: int
-    end: int
-    _at: int = 0
-    _window: bytes = b""
-
-    def read(self, at: int, size: int) -> bytes:
-        """``size`` bytes from ``at`` on, fewer at the end of the part."""
-        size = min(size, self.end - at)
-        if not self._at <= at or at + size > self._at + len(self._window):
-            if size > _WINDOW_BYTES:
-                return os.pread(self.file, size, at)
-            self._at, self._window = at, os.pread(self.file, min(_WINDOW_BYTES, self.end - at), at)
-        return self._window[at - self._at : at - self._at + size]
-
-    def each(self, at: int) -> Iterator[tuple[int, EventHeader]]:
-        while at < self.end:
-            header = parse_header(self.read(at, HEADER_SIZE))
-            yield at, header
-            at += header.size
-
-    def payload(self, at: int, header: EventHeader, checksum: bool, source: str) -> Payload:
-        return parse_payload(
-            lambda offset, size: self.read(at + offset, min(size, header.size - offset)),
-            header.size,
-            checksum,
-            header.log_pos,
-            source,
-        )
 
 
 @dataclass(slots=True)
@@ -149,10 +112,10 @@ def payload_blocks(source: str, directory: Path, file: int, begin: Head, cut: Cu
 
     Raises decode.MALFORMED_EVENT, UNSUPPORTED_EVENT, INFLATED_EVENT_TOO_LARGE, and relay.GROUP_TOO_LARGE.
     """
-    checksum = _description(directory, begin.offset.segment, source).checksum
+    checksum = parsed_description(directory, begin.offset.segment, source).checksum
     walker = GroupWalker(source, begin, checksum)
     builder = _Builder(begin)
-    stretch = _Events(file, cut.end)
+    stretch = SegmentEvents(file, cut.end)
     for at, header in stretch.each(begin.offset.byte):
         if walker.at_group_end:
             if builder.is_full:
@@ -160,7 +123,7 @@ def payload_blocks(source: str, directory: Path, file: int, begin: Head, cut: Cu
             builder.begin_group(walker.end)
         event = b""
         if header.type == EventType.TRANSACTION_PAYLOAD:
-            yield from _inner(source, stretch.payload(at, header, checksum, source), builder)
+            yield from _inner(source, _payload(stretch, at, header, checksum, source), builder)
         else:
             event = stretch.read(at, header.size)
             builder.add(event)
@@ -172,9 +135,9 @@ def placeholder_block(file: int, begin: Head, cut: Cut) -> BlockData:
     """The block in place of a prepared group: its GTID alone."""
     builder = _Builder(begin)
     builder.begin_group(begin)
-    stretch = _Events(file, cut.end)
+    stretch = SegmentEvents(file, cut.end)
     for at, header in stretch.each(begin.offset.byte):
-        if header.type in _GTIDS:
+        if header.type in GTIDS:
             builder.add(stretch.read(at, header.size))
         break
     return builder.whole(Head(RelayOffset(begin.offset.segment, cut.end), cut.position, cut.commit_time))
@@ -189,11 +152,11 @@ def committed_blocks(
     """
     builder = _Builder(begin)
     builder.begin_group(begin)
-    own = _Events(file, cut.end)
-    description = _description(directory, begin.offset.segment, source)
+    own = SegmentEvents(file, cut.end)
+    description = parsed_description(directory, begin.offset.segment, source)
     taken = False
     for at, header in own.each(begin.offset.byte):
-        if not taken and header.type not in _GTIDS:
+        if not taken and header.type not in GTIDS:
             yield from _prepared(source, directory, description, group, builder, begin)
             taken = True
         builder.add(own.read(at, header.size))
@@ -202,8 +165,8 @@ def committed_blocks(
 
 def commit_name(source: str, directory: Path, file: int, begin: Head, cut: Cut) -> str:
     """The name of the transaction in the statement of an XA COMMIT."""
-    checksum = _description(directory, begin.offset.segment, source).checksum
-    own = _Events(file, cut.end)
+    checksum = parsed_description(directory, begin.offset.segment, source).checksum
+    own = SegmentEvents(file, cut.end)
     for at, header in own.each(begin.offset.byte):
         if header.type in query_text.QUERIES:
             statement = query_text.statement_of(own.read(at, header.size), header.type, checksum, source) or b""
@@ -220,7 +183,7 @@ def _prepared(
     begin: Head,
 ) -> Iterator[BlockData]:
     """The events of a prepared group without its GTID and its end, as events of the binlog that ``now`` describes."""
-    then = _description(directory, group.segment, source)
+    then = parsed_description(directory, group.segment, source)
     if any(then.post_header_length(kind) != now.post_header_length(kind) for kind in _ROWS):
         raise errors.decode.UNSUPPORTED_EVENT(
             source=source,
@@ -233,12 +196,12 @@ def _prepared(
         raise _too_large(source, begin, group.end - group.start)
     file = os.open(relay_path(directory, group.segment), os.O_RDONLY)
     try:
-        stretch = _Events(file, group.end)
+        stretch = SegmentEvents(file, group.end)
         for at, header in stretch.each(group.start):
-            if header.type in _GTIDS or header.type == EventType.XA_PREPARE:
+            if header.type in GTIDS or header.type == EventType.XA_PREPARE:
                 continue
             if header.type == EventType.TRANSACTION_PAYLOAD:
-                payload = stretch.payload(at, header, then.checksum, source)
+                payload = _payload(stretch, at, header, then.checksum, source)
                 yield from _inner(source, payload, builder, then, now, whole=group.whole)
                 continue
             event = _restamped(stretch.read(at, header.size), then.checksum, now.checksum)
@@ -268,11 +231,21 @@ def _inner(
         if event[4] == EventType.XA_PREPARE:
             continue
         if event[4] == EventType.QUERY:
-            _only_control(source, event, payload)
+            only_control(event, payload)
         made = event if then is None or now is None else _restamped(event, then.checksum, now.checksum)
         if not whole and len(builder.events) + len(made) > SPACING:
             yield from builder.cut()
         builder.add(made)
+
+
+def _payload(events: SegmentEvents, at: int, header: EventHeader, checksum: bool, source: str) -> Payload:
+    return parse_payload(
+        lambda offset, size: events.read(at + offset, min(size, header.size - offset)),
+        header.size,
+        checksum,
+        header.log_pos,
+        source,
+    )
 
 
 def _goes_back(payload: Payload) -> bool:
@@ -285,26 +258,8 @@ def _goes_back(payload: Payload) -> bool:
     return False
 
 
-def _only_control(source: str, event: bytes, payload: Payload) -> None:
-    """Refuse statements in a compressed transaction: they are not in the relay log's index, so no lane would stop
-    before them."""
-    statement = query_text.statement_of(event, event[4], payload.checksum, source)
-    if statement is None or not query_text.is_control(statement):
-        raise errors.decode.UNSUPPORTED_EVENT(
-            source=source,
-            event="TRANSACTION_PAYLOAD",
-            position=payload.log_pos,
-            reason=f"it contains a statement: {(statement or b'')[:100].decode('utf-8', 'replace')}",
-            way_out="Set binlog_format=ROW, or binlog_transaction_compression=OFF, at the source.",
-        )
-
-
 def _too_large(source: str, at: Head, size: int) -> ShardmergeError:
     return errors.relay.GROUP_TOO_LARGE(source=source, position=at.position, size=size, limit=LARGEST_BLOCK)
-
-
-def _description(directory: Path, segment: int, source: str) -> FormatDescription:
-    return FormatDescription.parse(read_description(directory, segment), source)
 
 
 def _restamped(event: bytes, had: bool, has: bool) -> bytes:

@@ -8,8 +8,8 @@ set.
 from __future__ import annotations
 
 import time
-from bisect import bisect_right
-from collections.abc import Callable, Iterator
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from shardmerge.proto import errors
@@ -19,7 +19,6 @@ from shardmerge.worker.core.position import RelayOffset, SourcePosition
 from shardmerge.worker.core.stop_signal import StopSignal
 from shardmerge.worker.relay.log.files import FIRST_BYTE
 from shardmerge.worker.relay.log.generation import Part
-from shardmerge.worker.relay.log.index_records import EntryKind
 from shardmerge.worker.relay.log.relay_log import RelayLog
 from shardmerge.worker.relay.log.segment import Segment, group_end, group_ends, head_at
 from shardmerge.worker.relay.model import Head
@@ -56,9 +55,7 @@ def next_group_end(log: RelayLog, relay_id: str, offset: RelayOffset, head: Head
         index = log.index_of(segment)
         with log.changed:
             bound = log.end_byte(segment)
-            later = [
-                entry.byte for entry in index.entries if entry.kind is not EntryKind.PIECE and entry.byte > offset.byte
-            ]
+            later = [entry.byte for entry in index.ends() if entry.byte > offset.byte]
     finally:
         log.leave_reader(reader)
     if later and later[0] <= bound:
@@ -85,14 +82,8 @@ def reaches_back(log: RelayLog, position: SourcePosition) -> bool:
         for stretch in _server_parts(log)
         if _is_of(position, stretch)
     )
-    return by_file or _holds(position, first_gtid_set(log))
-
-
-def _holds(position: SourcePosition, first: str | None) -> bool:
-    """Whether the GTID set of ``position`` holds ``first``; both must be known."""
-    if not position.gtid_set or first is None:
-        return False
-    return not GtidSet(position.gtid_set).lacks(GtidSet(first))
+    first = first_gtid_set(log)
+    return by_file or (first is not None and _contains(position, GtidSet(first)))
 
 
 def first_gtid_set(log: RelayLog) -> str | None:
@@ -303,7 +294,7 @@ class _Locator:
         wanted = GtidSet(self.position.gtid_set)
         first = self.log.first()
         begins = first_gtid_set(self.log)
-        if begins is not None and not _holds(self.position, begins):
+        if begins is not None and not _contains(self.position, GtidSet(begins)):
             if self.first_if_before:
                 if GtidSet(begins).lacks(wanted):  # neither before the begin nor after it
                     raise self._no_such_set(replace(first.position, gtid_set=begins), self.log.head().position)
@@ -460,7 +451,7 @@ def _last_within(log: RelayLog, segment: Segment, wanted: GtidSet) -> Head:
     index = log.index_of(segment)
     with log.changed:
         bound = log.end_byte(segment)
-        ends = [entry for entry in index.entries if entry.kind is not EntryKind.PIECE]
+        ends = index.ends()
     at = bisect_right(ends, False, key=lambda entry: not _within(entry.position, wanted)) - 1
     entry = ends[max(at, 0)]
     until = min(ends[at + 1].byte, bound) if at + 1 < len(ends) else bound
@@ -470,3 +461,44 @@ def _last_within(log: RelayLog, segment: Segment, wanted: GtidSet) -> Head:
             break
         found = end
     return found
+
+
+def first_end_containing(log: RelayLog, relay_id: str, wanted: GtidSet) -> RelayOffset | None:
+    """The first group end whose GTID set contains all of ``wanted``; None while there is none.
+
+    The log's begin, if that contains it already. Raises RELAY_RESTARTED, OFFSET_PURGED, RELAY_DAMAGED.
+    """
+    head = log.head()
+    if not _contains(head.position, wanted):
+        return None
+    segments = log.segments()
+    # The sets only grow: the last segment that begins without it.
+    at = _first_containing([segment.begin.position for segment in segments], wanted) - 1
+    if at < 0:
+        return log.first().offset
+    segment = segments[at]
+    reader = log.enter_reader(segment.number)
+    try:
+        log.segment(relay_id, segment.number)
+        index = log.index_of(segment)
+        with log.changed:
+            bound = log.end_byte(segment)
+            ends = [entry for entry in index.ends() if entry.byte <= bound]
+        following = _first_containing([entry.position for entry in ends], wanted)
+        begin = head_at(segment.number, ends[max(following - 1, 0)])
+        until = ends[following].byte if following < len(ends) else bound
+        for end, _ in group_ends(log.directory, log.source, begin, until):
+            if _contains(end.position, wanted):
+                return end.offset
+    finally:
+        log.leave_reader(reader)
+    return head_at(segments[at + 1].number, segments[at + 1].begin).offset if at + 1 < len(segments) else head.offset
+
+
+def _contains(position: SourcePosition, wanted: GtidSet) -> bool:
+    """Whether everything of ``wanted`` is before ``position``, as far as is known."""
+    return bool(position.gtid_set) and not GtidSet(position.gtid_set).lacks(wanted)
+
+
+def _first_containing(positions: Sequence[SourcePosition], wanted: GtidSet) -> int:
+    return bisect_left(positions, True, key=lambda position: _contains(position, wanted))

@@ -18,8 +18,15 @@ from shardmerge.worker.relay.log.relay_log import RelayLog
 from shardmerge.worker.relay.log.segment import read_description
 from shardmerge.worker.relay.model import Head, OpenedData, Statement, SubscriptionItem
 from shardmerge.worker.relay.serve.commit_walk import CommitWalk, first_commit_after
-from shardmerge.worker.relay.serve.gtid_coverage import first_end_containing
-from shardmerge.worker.relay.serve.locate import GroupEnds, end_at, locate, next_group_end, next_server, wait_for
+from shardmerge.worker.relay.serve.locate import (
+    GroupEnds,
+    end_at,
+    first_end_containing,
+    locate,
+    next_group_end,
+    next_server,
+    wait_for,
+)
 from shardmerge.worker.relay.serve.query_event import LoggedQuery, read_query_event
 from shardmerge.worker.relay.serve.subscription import Edges, Limit, subscribe
 
@@ -179,7 +186,7 @@ class LogReader(ABC):
         return found if found is not None else self.locate(end, deadline_seconds, stop)
 
     def first_end_containing(self, wanted: GtidSet) -> RelayOffset | None:
-        """See :func:`shardmerge.worker.relay.serve.gtid_coverage.first_end_containing`."""
+        """See :func:`shardmerge.worker.relay.serve.locate.first_end_containing`."""
         with self._files():
             return first_end_containing(self._log, self._log.require().relay_id, wanted)
 
@@ -226,9 +233,27 @@ class LogReader(ABC):
         )
 
     def statements_from(self, offset: RelayOffset) -> Iterator[Statement]:
-        """See :func:`statements_from`."""
-        with self._files():
-            yield from statements_from(self._log, offset)
+        """The statements of groups that begin at group end ``offset`` or after it, up to the present head.
+
+        Raises OFFSET_PURGED, OFFSET_NOT_GROUP_END, RELAY_DAMAGED, RELAY_RESTARTED.
+        """
+        log = self._log
+        relay_id, head = log.require().relay_id, log.head().offset
+        reader = log.enter_reader(offset.segment)
+        try:
+            for number in range(offset.segment, head.segment + 1):
+                log.move_reader(reader, number)
+                with self._files():
+                    index = log.index_of(log.segment(relay_id, number))
+                with log.changed:
+                    first = bisect_left(index.statements, offset, key=lambda statement: statement.group_start)
+                    found = tuple(index.statements[first:])
+                for statement in found:
+                    if statement.group_end > head:
+                        return
+                    yield statement
+        finally:
+            log.leave_reader(reader)
 
     def opened(self, offset: RelayOffset, deadline_seconds: float = 30) -> OpenedData:
         """The data for a decoder that starts at ``offset``, a group end.
@@ -259,29 +284,3 @@ class LogReader(ABC):
     def read_query_event(self, statement: Statement) -> LoggedQuery:
         """See worker/relay/serve/query_event.py."""
         return read_query_event(self._log, statement)
-
-
-def statements_from(log: RelayLog, offset: RelayOffset) -> Iterator[Statement]:
-    """The statements of groups that begin at group end ``offset`` or after it, up to the present head.
-
-    Raises OFFSET_PURGED, OFFSET_NOT_GROUP_END, RELAY_DAMAGED, RELAY_RESTARTED.
-    """
-    relay_id = log.require().relay_id
-    head = log.head().offset
-    reader = log.enter_reader(offset.segment)
-    try:
-        for number in range(offset.segment, head.segment + 1):
-            log.move_reader(reader, number)
-            index = log.index_of(log.segment(relay_id, number))
-            with log.changed:
-                found = tuple(index.statements[bisect_left(index.statements, offset, key=_group_start) :])
-            for statement in found:
-                if statement.group_end > head:
-                    return
-                yield statement
-    finally:
-        log.leave_reader(reader)
-
-
-def _group_start(statement: Statement) -> RelayOffset:
-    return statement.group_start

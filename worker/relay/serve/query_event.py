@@ -6,12 +6,12 @@ import os
 from dataclasses import dataclass, replace
 
 from shardmerge.proto import errors
-from shardmerge.worker.binlog.events import HEADER_SIZE, FormatDescription, parse_header
+from shardmerge.worker.binlog.events import HEADER_SIZE, parse_header
 from shardmerge.worker.binlog.query_text import QueryEvent, parse
 from shardmerge.worker.core.mysql.target_dialect import parse_version
 from shardmerge.worker.relay.log.files import relay_path
 from shardmerge.worker.relay.log.relay_log import RelayLog
-from shardmerge.worker.relay.log.segment import read_description
+from shardmerge.worker.relay.log.segment import parsed_description
 from shardmerge.worker.relay.model import Statement
 
 
@@ -35,7 +35,7 @@ def read_query_event(log: RelayLog, statement: Statement) -> LoggedQuery:
     try:
         file = os.open(path, os.O_RDONLY)
         try:
-            description = FormatDescription.parse(read_description(log.directory, number), log.source)
+            description = parsed_description(log.directory, number, log.source)
             head = os.pread(file, HEADER_SIZE, at)
             header = parse_header(head, 0, log.source)
             event = os.pread(file, header.size, at)

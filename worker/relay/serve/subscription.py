@@ -78,9 +78,7 @@ def subscribe(
     relay_id = log.require().relay_id
     reader = log.enter_reader(start.segment)
     try:
-        serving = _Subscription(
-            log, relay_id, reader, until, in_scope, stop, failure, limit, edges, by_reference=by_reference
-        )
+        serving = _Subscription(log, relay_id, reader, until, in_scope, stop, failure, limit, edges, by_reference)
         yield from serving.run(start)
     finally:
         log.leave_reader(reader)
@@ -99,32 +97,19 @@ class _Place:
     statement: int  # number of the next statement to look at
 
 
+@dataclass(slots=True)
 class _Subscription:
-    def __init__(
-        self,
-        log: RelayLog,
-        relay_id: str,
-        reader: int,
-        until: RelayOffset | None,
-        in_scope: InScope | None,
-        stop: StopSignal,
-        failure: Callable[[], ShardmergeError | None],
-        limit: Limit | None,
-        edges: Edges | None,
-        *,
-        by_reference: bool,
-    ) -> None:
-        self._edges = edges
-        self._by_reference = by_reference
-        self._failure = failure
-        self._log = log
-        self._relay_id = relay_id
-        self._reader = reader
-        self._until = until
-        self._limit = limit
-        self._in_scope = in_scope
-        self._stop = stop
-        self._last_cut: Head | None = None
+    _log: RelayLog
+    _relay_id: str
+    _reader: int
+    _until: RelayOffset | None
+    _in_scope: InScope | None
+    _stop: StopSignal
+    _failure: Callable[[], ShardmergeError | None]
+    _limit: Limit | None
+    _edges: Edges | None
+    _by_reference: bool
+    _last_cut: Head | None = None
 
     def run(self, start: RelayOffset) -> Iterator[SubscriptionItem]:
         if self._until is not None and start >= self._until:
@@ -226,7 +211,7 @@ class _Subscription:
             return None
         return edges[at].byte
 
-    def _blocks(self, place: _Place, cut: Cut) -> Iterator[BlockData | BlockPlace]:
+    def _blocks(self, place: _Place, cut: Cut) -> Iterator[BlockPlace]:
         inside = place.group_start != place.byte or not cut.ends_group
         if cut.special is None and (inside or not cut.payloads):
             yield self._block(place, cut)
@@ -269,7 +254,7 @@ class _Subscription:
         end = self._last_cut = end_at(self._log, self._relay_id, place.segment, byte, self._last_cut)
         return Cut(byte, True, byte, 0, end.position, end.commit_time, payloads=of.payloads)
 
-    def _block(self, place: _Place, cut: Cut) -> BlockData | BlockPlace:
+    def _block(self, place: _Place, cut: Cut) -> BlockPlace:
         number = place.segment.number
         if cut.end - place.byte > LARGEST_BLOCK:
             raise errors.relay.GROUP_TOO_LARGE(
@@ -297,16 +282,8 @@ class _Subscription:
         data = os.pread(place.file, size, block.start.byte)
         if len(data) != size:
             raise self._damaged(block.start.segment, f"it is shorter than {block.end.byte} bytes")
-        return BlockData(
-            start=block.start,
-            end=block.end,
-            events=data,
-            ends_group=block.ends_group,
-            group_start=block.group_start,
-            first_event=block.first_event,
-            end_position=block.end_position,
-            commit_time=block.commit_time,
-        )
+        fields = (getattr(block, name) for name in BlockPlace.__match_args__)  # asdict() would copy them
+        return BlockData(*fields, events=data)
 
     def _damaged(self, number: int, reason: str) -> errors.ShardmergeError:
         return self._log.lost() or errors.relay.RELAY_DAMAGED(

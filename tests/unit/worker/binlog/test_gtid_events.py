@@ -48,7 +48,7 @@ HEARTBEAT_2 = forge(EventType.HEARTBEAT_V2, b"\1\x10mysql-bin.000003\2\x09\xfe\0
 
 
 def test_both_flavors() -> None:
-    assert parse_gtid(MARIADB_GTID, checksum=True) == GtidEvent("2-1-77", True, True, False)
+    assert parse_gtid(MARIADB_GTID, checksum=True) == GtidEvent("2-1-77", standalone=True)
     assert parse_gtid(MYSQL_GTID, checksum=True).text == f"{A}:5"
     assert parse_gtid(forge(EventType.ANONYMOUS_GTID, bytes(42)), checksum=True).text == ""
     assert parse_gtid_list(GTID_LIST, checksum=True) == "0-1-9,3-2-11"

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from shardmerge.worker.binlog.events import EventType
 from shardmerge.worker.core.mysql.endpoint import Endpoint
 from shardmerge.worker.core.position import SourcePosition
-from shardmerge.worker.datasource.state import binlog_range
-from shardmerge.worker.datasource.stream.binlog import group_reader
+from shardmerge.worker.datasource import group_reader
+from shardmerge.worker.datasource.plan.read_plan import ReadOptions, SourcePlan
+from shardmerge.worker.datasource.state import undo
+from shardmerge.worker.relay.fetch.dump_connection import Dump
 from tests.support.binlog import split
 from tests.support.made_source import TIME, MadeSource
 from tests.unit.worker.binlog.test_transaction_payload import body, transaction
@@ -19,14 +22,19 @@ from tests.unit.worker.binlog.test_transaction_payload import body, transaction
 MOST = 1 << 20
 PLAIN = transaction(*[100_000] * 50)
 START = SourcePosition("mysql-bin.000001", 4)
+TABLE = SimpleNamespace(plan=SimpleNamespace(table=SimpleNamespace(schema="d", name="t")))
 NOWHERE = Endpoint("127.0.0.1", 1, "u")
 
 
-class _Dump:
+class MadeDump:
     """The dump of a made source, without a connection."""
 
-    def __init__(self, source: MadeSource) -> None:
+    info = SimpleNamespace(identity="")
+
+    def __init__(self, source: MadeSource, *_: object) -> None:
         self._events = iter(source.dump(START))
+
+    def begin(self, *_: object, **__: object) -> None: ...
 
     def receive(self) -> None: ...
 
@@ -47,21 +55,14 @@ def _made() -> MadeSource:
     return source
 
 
-def _dump(source: MadeSource, *_: object) -> _Dump:
-    return _Dump(source)
-
-
-def _nothing(*_: object) -> None: ...
-
-
-def _no_plan(schema: str, table: str) -> None: ...
+def _connected(monkeypatch: pytest.MonkeyPatch, source: MadeSource) -> None:
+    monkeypatch.setattr(group_reader, "_LARGEST_BLOCK", MOST)
+    monkeypatch.setattr(Dump, "connect", partial(MadeDump, source))
 
 
 def test_a_stream_has_its_events_in_several_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     source = _made()
-    monkeypatch.setattr(group_reader, "_LARGEST_BLOCK", MOST)
-    monkeypatch.setattr(group_reader, "connect_dump", partial(_dump, source))
-    monkeypatch.setattr(group_reader, "begin_dump", _nothing)
+    _connected(monkeypatch, source)
     reader = group_reader.GroupReader("s1", NOWHERE, START, 0)
     blocks = [item for item in reader.items(end=source.position) if isinstance(item, group_reader.Block)]
     of_group = [block for block in blocks if len(block.events) > 1000]
@@ -88,16 +89,12 @@ def test_a_read_has_its_events_in_several_blocks(monkeypatch: pytest.MonkeyPatch
             sizes.append(len(events))
             return []
 
-    monkeypatch.setattr(binlog_range, "_LARGEST_BLOCK", MOST)
-    monkeypatch.setattr(binlog_range, "_dump", partial(_dump, source))
-    monkeypatch.setattr(binlog_range, "BlockDecoder", _Decoder)
-
-    def refuse(*found: object) -> Any:
-        raise AssertionError(found)
-
-    changed = binlog_range.BinlogRange("s1", NOWHERE, START, TIME, _no_plan, refuse, refuse)
-    found = list(changed.changes_up_to(source.position))
-    assert len(found) == len(sizes)
+    _connected(monkeypatch, source)
+    monkeypatch.setattr(undo, "BlockDecoder", _Decoder)
+    plan = SourcePlan(cast("Any", SimpleNamespace(source="s1", fixed=None)), START, TIME, (cast("Any", TABLE),))
+    options = cast("ReadOptions", SimpleNamespace(most_inflated=1 << 30, most_undo=1 << 30))
+    changed = undo.Undo(plan, options, NOWHERE)
+    assert changed.before(0, source.position) == {}
     assert len(sizes) > 4
     assert max(sizes) < 2 * MOST
     assert sum(sizes) > len(PLAIN)

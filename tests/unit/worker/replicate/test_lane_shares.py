@@ -31,7 +31,7 @@ _GROUPS = b"".join(GTID + table_map() + insert(number) + XID for number in range
 def _block(start: int, events: bytes = _GROUPS) -> BlockData:
     begin = RelayOffset(1, start)
     return BlockData(
-        begin, RelayOffset(1, start + len(events)), events, True, begin, 0, SourcePosition("f.1", start), 1.0
+        begin, RelayOffset(1, start + len(events)), True, begin, 0, SourcePosition("f.1", start), 1.0, events
     )
 
 

@@ -3,23 +3,20 @@ that concerns the stream."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from shardmerge.proto import errors
 from shardmerge.proto.errors import ShardmergeError
-from shardmerge.worker.binlog.xa_events import Xid
+from shardmerge.worker.binlog.xa_events import Xid, xid_of
 from shardmerge.worker.core.mysql.endpoint import Endpoint
 from shardmerge.worker.core.position import SourcePosition
-from shardmerge.worker.datasource.stream.binlog.group_reader import GroupReader, Stated, gone
+from shardmerge.worker.datasource.group_reader import GroupReader, Stated, gone
 from shardmerge.worker.datasource.stream.model.ddl import ChangesRows, ChangesTables, Meaning, shown
 from shardmerge.worker.relay.log.prepared_groups import PreparedGroup
 from shardmerge.worker.relay.log.walk_state import NO_LIMIT
 from shardmerge.worker.relay.log.xa_tracker import PrepareUnknown, XaTracker
 from shardmerge.worker.relay.model import Statement
-
-_XID = re.compile(r"X'([0-9a-f]*)',X'([0-9a-f]*)',(\d+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +54,7 @@ def scan(
     """Read the groups after ``start`` up to ``until`` or the end of the binlog, ``most_bytes`` at least, or a statement
     that changes tables. Raises STREAM_STATEMENT, STREAM_XA, and the errors of GroupReader."""
     xa = XaTracker({xid: PreparedGroup(xid, 0, 0, 0, False) for xid in map(_parse_xid, prepared)})
-    reader = GroupReader(source, endpoint, start, made, keeps=False, xa=xa)
+    reader = GroupReader(source, endpoint, start, made, keeps=False, live=True, xa=xa)
     found: TableStatement | None = None
     try:
         for item in reader.items(most_bytes, until):
@@ -99,7 +96,7 @@ def statements_between(source: str, endpoint: Endpoint, start: SourcePosition, e
 
 
 def _parse_xid(text: str) -> Xid:
-    match = _XID.fullmatch(text)
-    if match is None:
+    xid = xid_of(f"XA END {text}".encode())
+    if xid is None:
         raise errors.read.STREAM_OFFSET(reason=f"{text!r} is no name of an XA transaction")
-    return Xid(int(match[3]), bytes.fromhex(match[1]), bytes.fromhex(match[2]))
+    return xid

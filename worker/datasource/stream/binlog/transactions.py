@@ -12,12 +12,11 @@ from typing import NamedTuple
 
 from shardmerge.worker.binlog.commit_time import exact_time
 from shardmerge.worker.binlog.event_kinds import WRAP
-from shardmerge.worker.binlog.events import HEADER_SIZE, EventType
+from shardmerge.worker.binlog.events import HEADER, HEADER_SIZE, EventType
 from shardmerge.worker.binlog.gtid_events import parse_gtid
 from shardmerge.worker.core.position import SourcePosition
 from shardmerge.worker.datasource.stream.binlog.group_starts import group_starts
 
-_HEADER = struct.Struct("<IBIIIH")
 _MARIADB = struct.Struct("<QI")
 _MYSQL = struct.Struct("<16sQ")
 _MILLION = 1_000_000
@@ -42,7 +41,7 @@ def transactions_of(events: bytes, begin: SourcePosition, checksum: bool, source
     high = begin.pos - begin.pos % WRAP
     low = begin.pos % WRAP
     for at in group_starts(events):
-        timestamp, kind, server, size, log_pos, _ = _HEADER.unpack_from(events, at)
+        timestamp, kind, server, size, log_pos, _ = HEADER.unpack_from(events, at)
         if log_pos < low:
             high += WRAP
         low = log_pos

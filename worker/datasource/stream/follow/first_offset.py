@@ -28,9 +28,9 @@ from shardmerge.worker.core.mysql.connection import (
 from shardmerge.worker.core.mysql.endpoint import Endpoint
 from shardmerge.worker.core.position import SourcePosition
 from shardmerge.worker.core.table import Table
+from shardmerge.worker.datasource.group_reader import Block, Described, GroupReader, file_made
 from shardmerge.worker.datasource.plan.read_plan import ReadSource, frame_columns
-from shardmerge.worker.datasource.planning import check_cascades, plan_table, tables_at
-from shardmerge.worker.datasource.stream.binlog.group_reader import Block, Described, GroupReader, file_made
+from shardmerge.worker.datasource.planning import check_cascades, check_server, plan_table, tables_at
 from shardmerge.worker.datasource.stream.binlog.transactions import transactions_of
 from shardmerge.worker.datasource.stream.model.offset import SourceOffset
 from shardmerge.worker.datasource.stream.model.options import StreamOptions
@@ -45,8 +45,6 @@ from shardmerge.worker.relay.fetch.source_state import gtid_set_at
 from shardmerge.worker.relay.log.files import FIRST_BYTE
 from shardmerge.worker.rules.rules import check_partitions
 from shardmerge.worker.snapshot.source.chunk_source import open_source
-
-_NEEDED = (("binlog_format", "ROW"), ("binlog_row_image", "FULL"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,12 +95,7 @@ def first_offset(source: ReadSource, options: StreamOptions) -> SourceOffset:
 
 
 def _tables_now(session: Session, info: ServerInfo, source: ReadSource, options: StreamOptions) -> TablesNow:
-    for variable, needed in _NEEDED:
-        [(value,)] = rows(session, f"SELECT @@GLOBAL.{variable}")
-        if text_of(value).upper() != needed:
-            raise errors.read.STREAM_SERVER(
-                source=source.source, variable=variable, value=text_of(value), needed=needed
-            )
+    check_server(session, source.source, errors.read.STREAM_SERVER)
     tables, position = tables_at(session, info, source, options.read)
     check_cascades(session, source.source, tables)
     with_rows = isinstance(options.starts[source.source], Snapshot)

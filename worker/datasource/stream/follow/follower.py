@@ -22,8 +22,8 @@ from shardmerge.worker.core.mysql.connection import (
     server_info,
 )
 from shardmerge.worker.core.position import SourcePosition
+from shardmerge.worker.datasource.group_reader import gone, other_server
 from shardmerge.worker.datasource.plan.read_plan import ReadSource
-from shardmerge.worker.datasource.stream.binlog.group_reader import gone, other_server
 from shardmerge.worker.datasource.stream.binlog.scan import TableStatement, scan
 from shardmerge.worker.datasource.stream.model.batch_end import cuts_of
 from shardmerge.worker.datasource.stream.model.ddl import Meaning, meaning_of, shown, wanted_by

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from shardmerge.proto import errors
-from shardmerge.worker.datasource.plan.options import parse_options
+from shardmerge.worker.datasource.plan.options import number, parse_options
 from shardmerge.worker.datasource.plan.read_plan import ReadOptions, ReadSource
 from shardmerge.worker.datasource.stream.model.start import Start, parse_starts
 
@@ -20,6 +20,7 @@ _OF_BATCHES = {
     "position": "a stream starts where option start and its checkpoint are",
 }
 """Options of mysql-shards that have no meaning for changes, and why."""
+_OF_STREAMS = ("max-bytes-per-batch", "tasks-per-source")
 
 
 class OnDdl(enum.Enum):
@@ -53,15 +54,8 @@ def parse_stream_options(options: Mapping[str, str]) -> StreamOptions:
     on_ddl = found.pop("ddl", OnDdl.STOP.value).strip().lower()
     if on_ddl not in (OnDdl.STOP.value, OnDdl.EVENT.value):
         raise errors.read.OPTION(option="ddl", reason="it is stop or event")
-    most_bytes = _number(found, "max-bytes-per-batch", BATCH_BYTES, MOST_BYTES)
-    tasks = _number(found, "tasks-per-source", 1, MOST_TASKS)
-    read = parse_options(found)
+    most_bytes = number(found, "max-bytes-per-batch", BATCH_BYTES, MOST_BYTES)
+    tasks = number(found, "tasks-per-source", 1, MOST_TASKS)
+    read = parse_options({key: value for key, value in found.items() if key not in _OF_STREAMS})
     starts = parse_starts(start, [source.source for source in read.sources])
     return StreamOptions(read, starts, OnDdl(on_ddl), most_bytes, tasks)
-
-
-def _number(found: dict[str, str], key: str, default: int, most: int) -> int:
-    text = found.pop(key, str(default)).strip()
-    if not (text.isascii() and text.isdecimal() and len(text) < 15 and 0 < int(text) <= most):
-        raise errors.read.OPTION(option=key, reason=f"it is a whole number from 1 to {most}")
-    return int(text)

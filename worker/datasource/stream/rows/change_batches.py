@@ -63,11 +63,11 @@ class RowMaker:
         times = pa.array([one.commit_micros for one in transactions], pa.timestamp("us", tz="UTC"))
         numbers = pa.array(shards)
         return self._batch(
+            count,
             {
                 "op": pa.array(_OPS, pa.string()).take(pa.array(kinds)),
                 "before": before,
                 "after": after,
-                "source_id": _repeated(self.plans.source.source, count),
                 "source_schema": pa.array([schema for schema, _ in tables], pa.string()).take(numbers),
                 "source_table": pa.array([name for _, name in tables], pa.string()).take(numbers),
                 "position": self._positions(_repeated(file, count), begins),
@@ -76,9 +76,7 @@ class RowMaker:
                 "transaction_id": pa.array(names, pa.string()).take(place),
                 "sequence": pa.array(sequence, pa.int64()),
                 "schema_version": pa.array(self.plans.versions, pa.int32()).take(numbers),
-                "is_snapshot": _repeated(False, count),
-                "statement": pa.nulls(count, pa.string()),
-            }
+            },
         )
 
     def statement(self, tables: Sequence[tuple[TableName, int]], text: str, file: str, place: Transaction) -> Any:
@@ -86,11 +84,9 @@ class RowMaker:
         count = len(tables)
         name = place.gtid or f"{file}:{place.begin}"
         return self._batch(
+            count,
             {
                 "op": _repeated("ddl", count),
-                "before": pa.nulls(count, self.image_type),
-                "after": pa.nulls(count, self.image_type),
-                "source_id": _repeated(self.plans.source.source, count),
                 "source_schema": pa.array([schema for (schema, _), _ in tables], pa.string()),
                 "source_table": pa.array([table for (_, table), _ in tables], pa.string()),
                 "position": self._positions(_repeated(file, count), pa.array([place.begin] * count, pa.int64())),
@@ -99,37 +95,39 @@ class RowMaker:
                 "transaction_id": _repeated(name, count),
                 "sequence": pa.array(range(count), pa.int64()),
                 "schema_version": pa.array([version for _, version in tables], pa.int32()),
-                "is_snapshot": _repeated(False, count),
                 "statement": _repeated(text, count),
-            }
+            },
         )
 
     def history(self, rows: Any, table: TableName, version: int, position: SourcePosition) -> Any:
         """Rows of a snapshot. ``rows``: a batch with the columns of the merged table."""
         count = rows.num_rows
         return self._batch(
+            count,
             {
                 "op": _repeated("insert", count),
-                "before": pa.nulls(count, self.image_type),
                 "after": pa.StructArray.from_arrays(rows.columns, fields=list(self.image_type)),
-                "source_id": _repeated(self.plans.source.source, count),
                 "source_schema": _repeated(table[0], count),
                 "source_table": _repeated(table[1], count),
                 "position": self._positions(
                     _repeated(position.file, count), pa.array([position.pos] * count, pa.int64())
                 ),
-                "gtid": pa.nulls(count, pa.string()),
-                "commit_time": pa.nulls(count, pa.timestamp("us", tz="UTC")),
-                "transaction_id": pa.nulls(count, pa.string()),
-                "sequence": pa.nulls(count, pa.int64()),
                 "schema_version": pa.array([version] * count, pa.int32()),
                 "is_snapshot": _repeated(True, count),
-                "statement": pa.nulls(count, pa.string()),
-            }
+            },
         )
 
-    def _batch(self, columns: dict[str, Any]) -> Any:
-        return pa.RecordBatch.from_arrays([columns[field.name] for field in self.schema], schema=self.schema)
+    def _batch(self, count: int, columns: dict[str, Any]) -> Any:
+        """``columns``: without those that have NULL, or one value for the source, in each row."""
+        columns = {
+            "source_id": _repeated(self.plans.source.source, count),
+            "is_snapshot": _repeated(False, count),
+            **columns,
+        }
+        arrays = [
+            columns[field.name] if field.name in columns else pa.nulls(count, field.type) for field in self.schema
+        ]
+        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
     def _positions(self, files: Any, begins: Any) -> Any:
         return pa.StructArray.from_arrays([files, begins], fields=list(self.schema.field("position").type))

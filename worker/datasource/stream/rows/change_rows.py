@@ -1,12 +1,13 @@
-"""Reads the parts of a batch in Spark's tasks."""
+"""What Spark's tasks read of a batch, and how: a part of the binlog of one source, or chunks of its tables."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import StructType
 
 from shardmerge.proto import errors
@@ -17,17 +18,51 @@ from shardmerge.worker.binlog.decoder import BlockDecoder
 from shardmerge.worker.binlog.events import FormatDescription
 from shardmerge.worker.core import inflation
 from shardmerge.worker.core.position import SourcePosition
-from shardmerge.worker.datasource.shard_rows import read_piece
-from shardmerge.worker.datasource.stream.binlog.group_reader import Block, Described, GroupReader, Stated, gone
+from shardmerge.worker.datasource.group_reader import Block, Described, GroupReader, Stated, gone
+from shardmerge.worker.datasource.plan.read_plan import ReadOptions, ReadPlan, ReadSource
+from shardmerge.worker.datasource.shard_rows import Piece, read_piece
 from shardmerge.worker.datasource.stream.binlog.transactions import Transaction, transactions_of
 from shardmerge.worker.datasource.stream.model.ddl import ChangesTables, meaning_of, shown, wanted_by
-from shardmerge.worker.datasource.stream.model.offset import TableName
+from shardmerge.worker.datasource.stream.model.offset import StreamTable, TableName
 from shardmerge.worker.datasource.stream.rows.change_batches import RowMaker
-from shardmerge.worker.datasource.stream.rows.parts import ChangesPart, HistoryPart
 from shardmerge.worker.datasource.stream.tables.plans import StreamPlans
 
 _ATTEMPTS = 6
 _BACKOFF = Backoff(0.4)
+
+
+class ChangesPart(InputPartition):
+    """The groups between two positions. ``tables``: by which their rows are decoded. ``before``: the tables before the
+    statement that the part has; None: it has none."""
+
+    def __init__(
+        self,
+        source: ReadSource,
+        options: ReadOptions,
+        begin: SourcePosition,
+        end: SourcePosition,
+        made: int,
+        tables: Mapping[TableName, StreamTable],
+        before: Mapping[TableName, StreamTable] | None,
+    ) -> None:
+        super().__init__(None)
+        self.source, self.options = source, options
+        self.begin, self.end, self.made = begin, end, made
+        self.tables, self.before = tables, before
+
+    def __repr__(self) -> str:
+        return f"ChangesPart({self.source.source}, {self.begin} to {self.end})"
+
+
+class HistoryPart(InputPartition):
+    """Chunks of tables at the position of a snapshot. ``tables``: of the source that the pieces have."""
+
+    def __init__(self, plan: ReadPlan, pieces: tuple[Piece, ...], tables: Mapping[TableName, StreamTable]) -> None:
+        super().__init__(None)
+        self.plan, self.pieces, self.tables = plan, pieces, tables
+
+    def __repr__(self) -> str:
+        return f"HistoryPart({len(self.pieces)} chunks)"
 
 
 def read_changes(part: ChangesPart, schema: StructType, arrow_schema: Any) -> Iterator[Any]:

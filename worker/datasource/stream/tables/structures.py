@@ -17,9 +17,9 @@ from shardmerge.worker.core.mysql.information_schema import list_tables, read_ta
 from shardmerge.worker.core.position import SourcePosition
 from shardmerge.worker.core.table import Table
 from shardmerge.worker.core.table_plan import TargetTable
+from shardmerge.worker.datasource.group_reader import other_server
 from shardmerge.worker.datasource.plan.read_plan import ReadSource
 from shardmerge.worker.datasource.planning import check_cascades
-from shardmerge.worker.datasource.stream.binlog.group_reader import other_server
 from shardmerge.worker.datasource.stream.binlog.scan import TableStatement, statements_between
 from shardmerge.worker.datasource.stream.model.ddl import (
     ChangesTables,

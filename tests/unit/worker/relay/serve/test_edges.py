@@ -9,7 +9,7 @@ import pytest
 from shardmerge.worker.core.position import RelayOffset
 from shardmerge.worker.core.stop_signal import StopSignal
 from shardmerge.worker.relay.model import AtStatement, BlockData, ReachedUntil, Statement
-from shardmerge.worker.relay.serve.log_reader import statements_from
+from shardmerge.worker.relay.serve.log_reader import LogReader
 from shardmerge.worker.relay.serve.subscription import subscribe
 from tests.support.made_source import MadeSource
 from tests.unit.worker.relay.rig import Rig
@@ -27,8 +27,12 @@ def rig(tmp_path: Path) -> Rig:
     return rig
 
 
+class _Reader(LogReader):
+    def failure(self) -> None: ...
+
+
 def _statements(rig: Rig) -> list[Statement]:
-    return list(statements_from(rig.log, rig.log.first().offset))
+    return list(_Reader(rig.log).statements_from(rig.log.first().offset))
 
 
 def test_statements_are_those_of_all_segments_from_an_offset_on(rig: Rig) -> None:
@@ -36,8 +40,8 @@ def test_statements_are_those_of_all_segments_from_an_offset_on(rig: Rig) -> Non
     assert [statement.text.split()[2] for statement in found] == [f"{name}{n}" for n in range(30) for name in "tu"]
     assert found[-1].group_start.segment > found[0].group_start.segment + 2
     for at, statement in enumerate(found):
-        assert next(statements_from(rig.log, statement.group_start)) == statement
-        assert list(statements_from(rig.log, statement.group_end))[:1] == found[at + 1 : at + 2]
+        assert next(_Reader(rig.log).statements_from(statement.group_start)) == statement
+        assert list(_Reader(rig.log).statements_from(statement.group_end))[:1] == found[at + 1 : at + 2]
 
 
 def test_a_reader_that_begins_at_a_statement_gets_it_first(rig: Rig) -> None:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shardmerge.worker.binlog.events import FormatDescription
-from shardmerge.worker.relay.fetch.omitted_positions import omits_positions, with_position
+from shardmerge.worker.relay.fetch.event_feed import omits_positions, with_position
 
 _ROWS = 23
 

@@ -7,34 +7,22 @@ events are those of the relay (worker/relay).
 
 from __future__ import annotations
 
-import struct
 import uuid
-import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from shardmerge.proto import errors
 from shardmerge.proto.errors import ShardmergeError
-from shardmerge.worker.binlog.event_kinds import HEARTBEATS, MADE_UP
-from shardmerge.worker.binlog.events import (
-    CHECKSUM_SIZE,
-    FLAG_ARTIFICIAL,
-    HEADER_SIZE,
-    EventType,
-    FormatDescription,
-    checksum_matches,
-    event_name,
-    parse_heartbeat,
-    parse_rotate,
-)
-from shardmerge.worker.binlog.transaction_payload import parse_payload
+from shardmerge.worker.binlog.event_kinds import HEARTBEATS
+from shardmerge.worker.binlog.events import EventType, checksum_matches, parse_heartbeat, parse_rotate
+from shardmerge.worker.binlog.transaction_payload import only_control, parse_payload
 from shardmerge.worker.core.mysql.endpoint import Endpoint
 from shardmerge.worker.core.position import RelayOffset, SourcePosition
 from shardmerge.worker.relay.fetch.dump_connection import Dump
 from shardmerge.worker.relay.fetch.dump_start import LARGEST_DUMP_POSITION, FromFile
-from shardmerge.worker.relay.fetch.omitted_positions import omits_positions, with_position
+from shardmerge.worker.relay.fetch.event_feed import EventFeed
 from shardmerge.worker.relay.fetch.server_id import random_server_id
-from shardmerge.worker.relay.log.group_walker import GroupWalker, may_wrap
+from shardmerge.worker.relay.log.group_walker import GroupWalker
 from shardmerge.worker.relay.log.walk_state import NO_LIMIT
 from shardmerge.worker.relay.log.xa_tracker import XaTracker
 from shardmerge.worker.relay.model import Head, Statement
@@ -46,9 +34,6 @@ _LARGEST_BLOCK = 64 << 20
 """A larger group is split into blocks: an earlier one ends inside it."""
 
 _BETWEEN_ENDS = 1 << 20
-
-_HEADER = struct.Struct("<IBIIIH")
-_CRC = struct.Struct("<I")
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +66,8 @@ Item = Described | Block | Stated
 
 class GroupReader:
     """The groups after ``start``, an end of a group. ``made``: Unix time at which its file was made, 0 for unknown.
-    ``keeps``: return blocks. ``xa``: the walk's XA transactions; with it PrepareUnknown is raised. ``ends``: some ends
-    of groups, each with the bytes that were read up to it.
+    ``keeps``: return blocks. ``waits``: at the end of the binlog wait for more. ``live``, ``xa``: see GroupWalker.
+    ``ends``: some ends of groups, each with the bytes that were read up to it.
 
     Raises the errors of the dump, of the walker and of the decoder for events that cannot be read, STREAM_OTHER_SERVER,
     STREAM_LOG_GONE, and DUMP_ENDED at the end of the binlog.
@@ -96,16 +81,16 @@ class GroupReader:
         made: int,
         *,
         keeps: bool = True,
+        waits: bool = False,
+        live: bool = False,
         xa: XaTracker | None = None,
     ) -> None:
         self._source, self._endpoint = source, endpoint
         self._start, self.made = start, made
-        self._keeps = keeps
-        self._walker = GroupWalker(
-            source, Head(RelayOffset(0, 0), start, 0.0), checksum=False, live=xa is not None, xa=xa
-        )
-        self._description: FormatDescription | None = None
-        self._omits_positions = False
+        self._keeps, self._waits = keeps, waits
+        self._live, self._xa = live, xa
+        self._walker = GroupWalker(source, Head(RelayOffset(0, 0), start, 0.0), checksum=False, live=live, xa=xa)
+        self._feed = EventFeed(source, self._here)
         self._is_first_file = True
         self._described = 0
         self._block = bytearray()
@@ -128,9 +113,9 @@ class GroupReader:
 
     def items(self, most_bytes: int = NO_LIMIT, end: SourcePosition | None = None) -> Iterator[Item]:
         """What the groups have up to a group's end that is at ``end``, or after ``most_bytes``."""
-        dump = connect_dump(self._source, self._endpoint, self._start)
+        dump = Dump.connect(self._source, self._endpoint)
         try:
-            begin_dump(self._source, dump, self._start)
+            self._begin(dump)
             while True:
                 yield from self._received(dump, most_bytes, end)
                 if self._is_done(most_bytes, end):
@@ -149,17 +134,23 @@ class GroupReader:
             return False
         return self.read_bytes >= most_bytes or (end is not None and self.end.file_order() >= end.file_order())
 
-    def _limit_pos(self, end: SourcePosition | None) -> int:
-        """The byte of the present file at or after which no group may begin."""
-        return end.pos if end is not None and end.file == self._walker.file else NO_LIMIT
+    def _begin(self, dump: Dump) -> None:
+        """Request the events after the start."""
+        start = self._start
+        if start.server and dump.info.identity != start.server:
+            raise other_server(self._source, start, dump.info.identity)
+        if start.pos > LARGEST_DUMP_POSITION:
+            reason = f"a dump cannot begin at byte {start.pos} of a file: the command has 32 bits for it"
+            raise gone(self._source, start, reason)
+        dump.begin(FromFile(start, seed=False), random_server_id(), str(uuid.uuid4()), wait=self._waits)
 
     def _received(self, dump: Dump, most_bytes: int, end: SourcePosition | None) -> Iterator[Item]:
         """Process the received packets."""
         while not self._is_done(most_bytes, end):
-            while self._description is not None:
+            while self._feed.description is not None:
                 buffer, begin, stop = dump.received()
-                limit = most_bytes + self._described
-                passed = self._walker.scan(buffer, begin, stop, limit, self._limit_pos(end))
+                limit_pos = end.pos if end is not None and end.file == self._walker.file else NO_LIMIT
+                passed = self._walker.scan(buffer, begin, stop, most_bytes + self._described, limit_pos)
                 if passed is None:
                     break
                 if self._keeps:
@@ -172,34 +163,17 @@ class GroupReader:
             event = dump.event()
             if event is None:
                 return
-            yield from self._feed(event)
+            yield from self._step(event)
 
-    def _feed(self, event: memoryview) -> Iterator[Item]:
-        """Process one event that is not ordinary, or that the scan may not process."""
-        if len(event) < HEADER_SIZE:
-            raise self._garbled(f"an event of {len(event)} bytes")
-        timestamp, kind, _, size, log_pos, flags = _HEADER.unpack_from(event)
-        if size != len(event):
-            raise self._garbled(f"an event of {size} bytes came as {len(event)}")
-        if kind == EventType.FORMAT_DESCRIPTION:
-            yield from self._describe(bytes(event), timestamp, log_pos)
+    def _step(self, event: memoryview) -> Iterator[Item]:
+        """Process one event that the scan has left."""
+        event, kind, size, log_pos, timestamp, is_special = self._feed.check(event, self._walker.pos)
+        if is_special:
+            if kind == EventType.FORMAT_DESCRIPTION:
+                yield from self._describe(bytes(event), timestamp, log_pos)
+            else:
+                yield from self._made_up(bytes(event), kind)
             return
-        made_up = bool(flags & FLAG_ARTIFICIAL)
-        if kind in HEARTBEATS or (kind in MADE_UP and (made_up or log_pos == 0)):
-            yield from self._made_up(bytes(event), kind)
-            return
-        omitted = log_pos == 0 and not may_wrap(self._walker.pos, size)
-        if made_up or (omitted and not self._omits_positions):
-            raise self._garbled(f"an event of type {event_name(kind)} is marked as not being in any file")
-        description = self._description
-        if description is None:
-            raise self._garbled("an event before the format description")
-        if description.checksum and zlib.crc32(event[:-CHECKSUM_SIZE]) != _CRC.unpack_from(event, size - 4)[0]:
-            raise errors.relay.EVENT_CHECKSUM(
-                source=self._source, position=self._here(), type=event_name(kind), size=size
-            )
-        if omitted:
-            event, log_pos = with_position(event, self._walker.pos, checksum=description.checksum)
         if kind == EventType.ROTATE:
             yield from self._flush()
             self._walker.step(event, kind, size, log_pos, timestamp)
@@ -207,9 +181,10 @@ class GroupReader:
             return
         self._walker.step(event, kind, size, log_pos, timestamp)
         if self._keeps:
-            yield from self._keep(event, kind, log_pos, description)
+            yield from self._keep(event, kind, log_pos)
         self._note_end()
-        yield from self._statements()
+        for statement in self._walker.drain()[1]:
+            yield Stated(statement, self.end)
         yield from self._flush_full()
 
     def _enter_file(self) -> None:
@@ -217,40 +192,32 @@ class GroupReader:
         self._is_first_file, self.made = False, 0
         self._block_begin = self._here()
 
-    def _keep(self, event: memoryview, kind: int, log_pos: int, description: FormatDescription) -> Iterator[Item]:
+    def _keep(self, event: memoryview, kind: int, log_pos: int) -> Iterator[Item]:
         if kind != EventType.TRANSACTION_PAYLOAD:
             self._block += event
             return
         payload = parse_payload(
-            lambda at, size: bytes(event[at : at + size]), len(event), description.checksum, log_pos, self._source
+            lambda at, size: bytes(event[at : at + size]), len(event), self._feed.has_checksum, log_pos, self._source
         )
         for inner in payload.events():
+            if inner[4] == EventType.QUERY:
+                only_control(inner, payload)
             if len(self._block) >= _LARGEST_BLOCK:
                 yield from self._flush(ends_group=False)
             self._block += inner
-
-    def _statements(self) -> Iterator[Item]:
-        """The statements of a group that ended."""
-        _, statements = self._walker.drain()
-        for statement in statements:
-            yield Stated(statement, self.end)
 
     def _note_end(self) -> None:
         if self.read_bytes - (self.ends[-1][0] if self.ends else 0) >= _BETWEEN_ENDS:
             self.ends.append((self.read_bytes, self.end))
 
     def _describe(self, event: bytes, timestamp: int, log_pos: int) -> Iterator[Item]:
-        description = FormatDescription.parse(event, self._source)
-        if description.checksum and not checksum_matches(event):
-            raise self._garbled("a format description fails its checksum")
         yield from self._flush()
         if self._is_first_file and self.made and timestamp != self.made:
             raise gone(self._source, self._start, f"the source has another file {self._walker.file} than then")
         if not self._walker.at_group_end:
-            raise self._garbled("the binlog file ends inside a transaction")
+            raise self._feed.garbled("the binlog file ends inside a transaction")
         self.made = timestamp
-        self._description, self._omits_positions = description, omits_positions(description)
-        self._walker.checksum = description.checksum
+        self._walker.checksum = self._feed.has_checksum
         self._walker.step(event, EventType.FORMAT_DESCRIPTION, len(event), log_pos, timestamp)
         self._described += len(event)
         self._block_begin = self._here()
@@ -262,17 +229,26 @@ class GroupReader:
         if kind == EventType.ROTATE:
             target = parse_rotate(event, checksum_matches(event), self._source)
             if target.file != walker.file:
-                yield from self._flush()
-                if self._description is None:
+                if self._feed.description is None:
                     raise gone(self._source, self._start, f"the source sends file {target.file} in its place")
                 if not walker.at_group_end:
-                    raise self._garbled(f"file {walker.file} ends inside a transaction")
-                walker.move(target.file, target.position)
+                    self._cut()
+                yield from self._flush()
+                self._walker.move(target.file, target.position)
                 self._enter_file()
         elif kind in HEARTBEATS and walker.at_group_end:
             beat = parse_heartbeat(event, checksum_matches(event), self._source)
             if beat.file == walker.file and beat.position > walker.pos:
                 walker.move(walker.file, beat.position)
+
+    def _cut(self) -> None:
+        """The file ends inside a transaction, which therefore was never committed: go back to the last group's end."""
+        walker = self._walker
+        rest = len(self._block) - (walker.byte - walker.end.offset.byte)
+        if self._keeps and rest < 0:
+            raise self._feed.garbled(f"file {walker.file} ends inside a transaction, of which a part was read")
+        del self._block[rest:]
+        self._walker = GroupWalker(self._source, walker.end, walker.checksum, live=self._live, xa=self._xa)
 
     def _flush_full(self) -> Iterator[Item]:
         size = len(self._block)
@@ -289,9 +265,6 @@ class GroupReader:
     def _here(self) -> SourcePosition:
         return SourcePosition(self._walker.file, self._walker.pos, server=self._start.server)
 
-    def _garbled(self, reason: str) -> ShardmergeError:
-        return errors.relay.BAD_PACKET(source=self._source, position=self._here(), reason=reason)
-
 
 def file_made(source: str, endpoint: Endpoint, position: SourcePosition) -> int:
     """The Unix time at which the binlog file of ``position`` was made. Raises the errors of GroupReader."""
@@ -302,25 +275,15 @@ def file_made(source: str, endpoint: Endpoint, position: SourcePosition) -> int:
     return reader.made
 
 
-def connect_dump(source: str, endpoint: Endpoint, start: SourcePosition) -> Dump:
-    """A connection for a dump from ``start``. Raises STREAM_OTHER_SERVER, and what Dump.connect() raises."""
-    dump = Dump.connect(source, endpoint)
-    if start.server and dump.info.identity != start.server:
-        dump.close()
-        raise other_server(source, start, dump.info.identity)
-    return dump
-
-
-def begin_dump(source: str, dump: Dump, start: SourcePosition) -> None:
-    """Request the events that exist now from a position on. Raises STREAM_LOG_GONE and the errors of the dump."""
-    if start.pos > LARGEST_DUMP_POSITION:
-        reason = f"a dump cannot begin at byte {start.pos} of a file: the command has 32 bits for it"
-        raise gone(source, start, reason)
-    dump.begin(FromFile(start, seed=False), random_server_id(), str(uuid.uuid4()), wait=False)
-
-
 def gone(source: str, position: SourcePosition, reason: str) -> ShardmergeError:
     return errors.read.STREAM_LOG_GONE(source=source, position=position, reason=reason)
+
+
+def why_gone(error: ShardmergeError) -> str | None:
+    """Why the events after a position cannot be read any more; None: for another reason."""
+    if error.spec is errors.read.STREAM_OTHER_SERVER:
+        return "another server answers at the source's address"
+    return error.values["reason"] if error.spec is errors.read.STREAM_LOG_GONE else None
 
 
 def other_server(source: str, position: SourcePosition, found: str) -> ShardmergeError:
