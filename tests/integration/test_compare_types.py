@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from shardmerge.worker.core.mysql.connection import Side
+from shardmerge.worker.core.mysql.connection import Side, dialect_of
 from shardmerge.worker.core.mysql.information_schema import read_table
 from shardmerge.worker.snapshot.chunks import WHOLE
 from shardmerge.worker.snapshot.source.raw_query import raw_rows
@@ -45,8 +45,10 @@ class Copied:
         assert isinstance(rig.run(), Finished)
         [plan] = rig.plans
         self._sessions = {at_source: rig.session(_side(at_source), raw=True) for at_source in (True, False)}
-        target = read_table(rig.session(Side.TARGET), plan.target_schema, plan.target_table, source="target")
-        found = compared_table(plan, target, [plan], strays=True)
+        session = rig.session(Side.TARGET)
+        target = read_table(session, plan.target_schema, plan.target_table, source="target")
+        signed_zero = dialect_of(session).has_negative_zero
+        found = compared_table(plan, target, [plan], strays=True, signed_zero=signed_zero)
         assert isinstance(found, ComparedTable), found
         self.table, self.reads = found, TableQueries(found, found.keys())
 
@@ -119,6 +121,22 @@ def test_every_type_has_the_same_checksum_on_both_sides(pair: tuple[Database, Da
         ours, theirs = copied.sums()
         assert ours == theirs
         assert ours[0] == b"%d" % len(all_types.INSERTS)
+
+
+def test_the_sign_of_zero_counts_where_both_servers_have_it(pair: tuple[Database, Database], tmp_path: Path) -> None:
+    source, target = pair
+    _filled(
+        source,
+        "CREATE TABLE shard_1.t (id INT PRIMARY KEY, d DOUBLE, f FLOAT)",
+        "INSERT INTO shard_1.t VALUES (1, -0e0, -0e0), (2, 0e0, 0e0), (3, 0.1, -0.1)",
+    )
+    with Rig(source, target, tmp_path, subtask_config(target)) as rig:
+        copied = Copied(rig)
+        ours, theirs = copied.sums()
+        assert ours == theirs and copied.differences() == {}
+        target.execute("UPDATE shard_1.t SET d = 0e0 WHERE id = 1", "UPDATE shard_1.t SET f = 0.1 WHERE id = 3")
+        signed = all(server.query("SELECT CONCAT(-0e0)") == [("-0",)] for server in pair)
+        assert copied.differences() == {3: ["f"]} | ({1: ["d"]} if signed else {})
 
 
 PLANTED = (

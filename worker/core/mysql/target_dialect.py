@@ -72,6 +72,11 @@ class TargetDialect:
         return not self.is_tidb
 
     @property
+    def has_negative_zero(self) -> bool:
+        """Whether a FLOAT or DOUBLE keeps the sign of -0.0. MariaDB (10.11, 11.8) and TiDB (8.4) store 0."""
+        return self.kind is ServerKind.MYSQL
+
+    @property
     def adds_auto_increment(self) -> bool:
         """Whether ALTER TABLE … MODIFY can give a column AUTO_INCREMENT."""
         return not self.is_tidb

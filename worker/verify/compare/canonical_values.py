@@ -40,7 +40,7 @@ class ComparedColumn:
 
     ``source``, ``target``: expressions that give the same text for the same value, NULL for NULL. ``is_long``: values
     may be too long to be sent, so their hash is compared. ``is_binary``: shown in hexadecimal. ``nullable``: at one
-    side at least. ``by_meaning``: the target has no negative zero, and orders the keys of JSON in its own way (TiDB).
+    side at least. ``by_meaning``: the target orders the keys of JSON in its own way (TiDB).
     """
 
     name: str
@@ -77,14 +77,17 @@ class ComparedColumn:
         return f"LEFT({expression},{_SHOWN_BYTES})" if self.is_long else expression
 
 
-def compared_column(item: ColumnPlan, target: Column, *, as_utf8: bool = False) -> ComparedColumn:
+def compared_column(
+    item: ColumnPlan, target: Column, *, as_utf8: bool = False, signed_zero: bool = True
+) -> ComparedColumn:
     """How ``item`` is compared with the target's column, which can hold its values (see
-    worker/target/tables/column_fit.py). ``as_utf8``: see TablePlan.text_as_utf8.
+    worker/target/tables/column_fit.py). ``as_utf8``: see TablePlan.text_as_utf8. ``signed_zero``: whether -0.0 is
+    another value than 0.0 at the target.
 
     Raises NotComparable.
     """
     column = item.column
-    source_sql, target_sql = _expressions(item, target, as_utf8=as_utf8)
+    source_sql, target_sql = _expressions(item, target, as_utf8=as_utf8, signed_zero=signed_zero)
     return ComparedColumn(
         name=item.target_name,
         kind=column.kind,
@@ -97,7 +100,7 @@ def compared_column(item: ColumnPlan, target: Column, *, as_utf8: bool = False) 
     )
 
 
-def _expressions(item: ColumnPlan, target: Column, *, as_utf8: bool) -> tuple[str, str]:
+def _expressions(item: ColumnPlan, target: Column, *, as_utf8: bool, signed_zero: bool) -> tuple[str, str]:
     column = item.column
     ours, theirs = select_expression(column), select_expression(target)
     match (column.kind, target.kind):
@@ -110,7 +113,7 @@ def _expressions(item: ColumnPlan, target: Column, *, as_utf8: bool) -> tuple[st
         case (ValueKind.DATE, ValueKind.DATE) | (ValueKind.YEAR, ValueKind.YEAR) | (ValueKind.BIT, ValueKind.BIT):
             return ours, theirs
         case (ValueKind.FLOAT | ValueKind.DOUBLE, ValueKind.FLOAT | ValueKind.DOUBLE):
-            return ours, theirs
+            return ours if signed_zero else f"({ours}+0e0)", theirs
         case _ if column.kind in _TEMPORAL and column.kind is target.kind:
             return _padded(ours, _fraction(column.type_text), _fraction(target.type_text)), theirs
         case (ValueKind.STRING, ValueKind.STRING):
@@ -240,7 +243,7 @@ def same_value(column: ComparedColumn, one: bytes | None, other: bytes | None) -
         return False
     if column.kind in _REALS:
         ours, theirs = float(one), float(other)
-        return ours == theirs and (column.by_meaning or one.startswith(b"-") == other.startswith(b"-"))
+        return ours == theirs and one.startswith(b"-") == other.startswith(b"-")
     if column.kind is ValueKind.JSON and column.by_meaning and not column.is_hashed:
         return _same_json(one, other)
     return False

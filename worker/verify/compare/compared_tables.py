@@ -102,13 +102,18 @@ class NotCompared:
 
 
 def compared_table(
-    plan: TablePlan, target: Table | None, all_plans: Sequence[TablePlan] | str, *, strays: bool
+    plan: TablePlan,
+    target: Table | None,
+    all_plans: Sequence[TablePlan] | str,
+    *,
+    strays: bool,
+    signed_zero: bool = True,
 ) -> ComparedTable | NotCompared:
-    """``everyone``: the plans of all shard tables of the task, or why they are not known. ``strays``: whether this
-    comparison is the one that looks for stray rows of the target."""
+    """``all_plans``: the plans of all shard tables of the task, or why they are not known. ``strays``: whether this
+    comparison is the one that looks for stray rows of the target. ``signed_zero``: see :func:`compared_column`."""
     if not plan.key:
         return NotCompared(plan, "it has no key")
-    columns = _columns(plan, target)
+    columns = _columns(plan, target, signed_zero=signed_zero)
     if isinstance(columns, NotCompared) or target is None:
         return columns if isinstance(columns, NotCompared) else NotCompared(plan, "the target table does not exist")
     try:
@@ -122,13 +127,18 @@ def compared_table(
 
 
 def unkeyed_tables(
-    plans: Sequence[TablePlan], target: Table | None, all_plans: Sequence[TablePlan] | str, *, may_divide: bool
+    plans: Sequence[TablePlan],
+    target: Table | None,
+    all_plans: Sequence[TablePlan] | str,
+    *,
+    may_divide: bool,
+    signed_zero: bool = True,
 ) -> UnkeyedTables | list[NotCompared]:
-    """``plans``: the source's shard tables of one target, without a key. ``all_plans``: as in compared_table.
-    ``may_divide``: whether each source may read its own rows only."""
+    """``plans``: the source's shard tables of one target, without a key. ``all_plans``, ``signed_zero``: as in
+    compared_table. ``may_divide``: whether each source may read its own rows only."""
     if isinstance(all_plans, str):
         return [NotCompared(plan, f"it has no key, and {all_plans}") for plan in plans]
-    found = [_columns(plan, target) for plan in plans]
+    found = [_columns(plan, target, signed_zero=signed_zero) for plan in plans]
     refused = [item for item in found if isinstance(item, NotCompared)]
     if refused:
         why = f"it has no key, and of {refused[0].plan.table.name}: {refused[0].why}"
@@ -145,7 +155,7 @@ def unkeyed_tables(
     return UnkeyedTables(tuple(plans), columns, len(members), conditions[plans[0].source], division, is_own)
 
 
-def _columns(plan: TablePlan, target: Table | None) -> tuple[ComparedColumn, ...] | NotCompared:
+def _columns(plan: TablePlan, target: Table | None, *, signed_zero: bool) -> tuple[ComparedColumn, ...] | NotCompared:
     """The compared columns; or why the table cannot be compared, with or without a key."""
     if plan.filters:
         rules = ", ".join(rule.rule for rule in plan.filters)
@@ -163,7 +173,7 @@ def _columns(plan: TablePlan, target: Table | None) -> tuple[ComparedColumn, ...
             column = by_name.get(item.target_name.lower())
             if column is None:
                 return NotCompared(plan, f"column {item.target_name} is missing at the target")
-            columns.append(compared_column(item, column, as_utf8=plan.text_as_utf8))
+            columns.append(compared_column(item, column, as_utf8=plan.text_as_utf8, signed_zero=signed_zero))
     except NotComparable as reason:
         return NotCompared(plan, str(reason))
     return tuple(columns)

@@ -35,6 +35,7 @@ from shardmerge.worker.core.mysql.cancellable_session import ANSWER_SECONDS, can
 from shardmerge.worker.core.mysql.connection import Session, Side, coded_errors, connect
 from shardmerge.worker.core.mysql.information_schema import read_table
 from shardmerge.worker.core.mysql.show_create import read_create_texts
+from shardmerge.worker.core.mysql.target_dialect import dialect_of
 from shardmerge.worker.core.position import RelayOffset
 from shardmerge.worker.core.spark.run_access import new_secret
 from shardmerge.worker.core.stop_signal import StopSignal
@@ -247,6 +248,7 @@ class Comparison:
         with cancellable_session(self._stop, self._context.target_endpoint, Side.TARGET, name="target") as session:
             away, everyone = self._read_all_plans(session)
             partial = interrupted_copies.read(session, self._context.who)
+            signed_zero = dialect_of(session).has_negative_zero
             first = min(self._request.task_sources, default="") == self._context.source.source_id
             found: list[ComparedTable | UnkeyedTables | NotCompared] = []
             unkeyed: dict[str, list[TablePlan]] = {}
@@ -260,12 +262,14 @@ class Comparison:
                     continue
                 target = read_table(session, plan.target_schema, plan.target_table, source="target")
                 strays = first and plan.target_name not in searched
-                found.append(compared_table(plan, target, everyone, strays=strays))
+                found.append(compared_table(plan, target, everyone, strays=strays, signed_zero=signed_zero))
                 if isinstance(found[-1], ComparedTable):
                     searched.add(plan.target_name)
             for plans in unkeyed.values():
                 target = read_table(session, plans[0].target_schema, plans[0].target_table, source="target")
-                tables = unkeyed_tables(plans, target, everyone, may_divide=self._request.may_divide)
+                tables = unkeyed_tables(
+                    plans, target, everyone, may_divide=self._request.may_divide, signed_zero=signed_zero
+                )
                 found += [tables] if isinstance(tables, UnkeyedTables) else tables
             found += (NotCompared(plan, _AWAY) for plan in away if _is_wanted(plan, self._request))
             return found
