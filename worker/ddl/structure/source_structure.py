@@ -32,7 +32,7 @@ _MOST_KNOWN = 1000
 _RETRY_SECONDS = 60.0
 """A source that does not answer is not asked for each of many statements."""
 _DISPLAY_WIDTH = re.compile(r"\(\d+\)")
-_OF_SCHEMAS = re.compile(r"\b(DATABASE|SCHEMA)\b", re.IGNORECASE)
+_DROPS_SCHEMA = re.compile(r"\bDROP\b.*\b(DATABASE|SCHEMA)\b", re.IGNORECASE | re.DOTALL)
 _WIDTH_KINDS = frozenset({ValueKind.INTEGER, ValueKind.YEAR})
 _LABEL_KINDS = frozenset({ValueKind.ENUM, ValueKind.SET})
 
@@ -99,7 +99,8 @@ def present_table(session: Session, name: TableName, source: str) -> Tracked | N
 
 def difference(computed: Tracked, present: Tracked, *, like_target: bool) -> tuple[str, str] | None:
     """The first difference of the columns. ``like_target``: the source's server describes columns as the target's,
-    which has computed the structure, does: then also collations and defaults are compared. Pure.
+    which has computed the structure, does: then also collations, defaults and the table's default character set are
+    compared. MySQL logs a CREATE TABLE … SELECT under sql_mode ANSI without the table's options. Pure.
 
     Raises UnreadableCreateTable."""
     ours, theirs = computed.table, present.table
@@ -115,7 +116,15 @@ def difference(computed: Tracked, present: Tracked, *, like_target: bool) -> tup
             items = [_item(*each) for each in ((computed, mine), (present, other))]
             if items[0] != items[1]:
                 return items[0], items[1]
+    defaults = computed.creation.collation, present.creation.collation
+    if like_target and _charset(defaults[0]) != _charset(defaults[1]):
+        return f"DEFAULT COLLATE {defaults[0]}", f"DEFAULT COLLATE {defaults[1]}"
     return None
+
+
+def _charset(collation: str) -> str:
+    charset, _, _ = collation.partition("_")
+    return "utf8mb3" if charset == "utf8" else charset
 
 
 def _item(tracked: Tracked, column: Column) -> str:
@@ -149,6 +158,6 @@ def _is_changed(context: RunContext, statement: Statement, name: str, head: Rela
     for later in context.relay.statements_from(statement.group_end):
         if later.offset > head:
             return False
-        if name.lower() in later.text.lower() or _OF_SCHEMAS.search(later.text):
+        if name.lower() in later.text.lower() or _DROPS_SCHEMA.search(later.text):
             return True
     return False

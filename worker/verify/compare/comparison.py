@@ -32,10 +32,9 @@ from shardmerge.proto.errors import ShardmergeError
 from shardmerge.proto.log import get_logger
 from shardmerge.proto.rpc.coded_errors import error_to_proto
 from shardmerge.worker.core.mysql.cancellable_session import ANSWER_SECONDS, cancellable, cancellable_session
-from shardmerge.worker.core.mysql.connection import Session, Side, coded_errors, connect
+from shardmerge.worker.core.mysql.connection import Session, Side, coded_errors, connect, dialect_of
 from shardmerge.worker.core.mysql.information_schema import read_table
 from shardmerge.worker.core.mysql.show_create import read_create_texts
-from shardmerge.worker.core.mysql.target_dialect import dialect_of
 from shardmerge.worker.core.position import RelayOffset
 from shardmerge.worker.core.spark.run_access import new_secret
 from shardmerge.worker.core.stop_signal import StopSignal

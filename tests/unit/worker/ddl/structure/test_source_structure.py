@@ -32,6 +32,16 @@ def test_equal_structures_do_not_differ() -> None:
 
 
 @pytest.mark.parametrize(
+    ("collation", "differs"),
+    [("latin1_swedish_ci", True), ("binary", True), ("utf8mb4_bin", False)],
+)
+def test_the_default_character_set_of_the_table_counts(collation: str, differs: bool) -> None:
+    other = replace(COMPUTED, creation=replace(COMPUTED.creation, collation=collation))
+    assert (difference(COMPUTED, other, like_target=True) is not None) is differs
+    assert difference(COMPUTED, other, like_target=False) is None
+
+
+@pytest.mark.parametrize(
     "present",
     [
         replace(ID, type_text="bigint(20)"),
