@@ -18,6 +18,7 @@ from contextlib import suppress
 from multiprocessing import connection, forkserver, get_context
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerProcess
+from typing import Any, cast
 
 import psutil
 from pyspark import cloudpickle
@@ -115,8 +116,8 @@ class ProcessRunner(LocalRunner):
         self._made = get_context("forkserver")
         self._made.set_forkserver_preload(list(PRELOADED))
         forkserver.ensure_running()
-        # One of an earlier run of this process, which has restarted in place, may still be ending.
-        self._parent = max(filter(_forks, psutil.Process().children()), key=psutil.Process.create_time)
+        # Not by its command line: it has this process's own until it executes its program.
+        self._parent = psutil.Process(cast("Any", forkserver)._forkserver._forkserver_pid)
         self.processes: list[ForkServerProcess] = []
         """Of the newest job."""
 
@@ -191,13 +192,6 @@ def run_task(work: bytes, index: int, end: Connection) -> None:
     use_fresh(tls)
     networks.use(allowed)
     end.send_bytes(pickle.dumps(guarded(name, body, index)))
-
-
-def _forks(process: psutil.Process) -> bool:
-    try:
-        return any(FORK_SERVER in argument for argument in process.cmdline())
-    except psutil.Error:
-        return False
 
 
 def _end_with_reader(descriptor: int) -> None:
