@@ -18,12 +18,14 @@ import importlib
 import importlib.util
 import os
 import shutil
+import socket
 import stat
 import sys
 import tempfile
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from shardmerge.worker.core.spark.scratch_dir import fits_sockets
 
@@ -84,6 +86,19 @@ def _threads() -> int:
         return 0  # not Linux: unknown
 
 
+def quiet_at_end(serve: Callable[[socket.socket, bool], int]) -> Callable[[socket.socket, bool], int]:
+    """``serve`` runs one task of a child; it returns the exit code. If the JVM ends first, nothing reads its answer:
+    a traceback in the log of a worker that ends would look like a failure."""
+
+    def serve_quietly(connection: socket.socket, authenticated: bool) -> int:
+        try:
+            return serve(connection, authenticated)
+        except (BrokenPipeError, ConnectionResetError):
+            return 1
+
+    return serve_quietly
+
+
 def main() -> None:
     """Import, then serve Spark's requests for children until Spark ends this process."""
     if not os.environ.get(_ONLY_FORK):
@@ -97,7 +112,8 @@ def main() -> None:
         # Exclude the present objects from garbage collection: in a child it would write to, and so copy, their pages.
         gc.collect()
         gc.freeze()
-    daemon = importlib.import_module("pyspark.daemon")
+    daemon: Any = importlib.import_module("pyspark.daemon")
+    daemon.worker = quiet_at_end(daemon.worker)
     with private_sockets():
         daemon.manager()
 

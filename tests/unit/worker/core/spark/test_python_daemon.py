@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from shardmerge.worker.core.spark.python_daemon import private_sockets
+from shardmerge.worker.core.spark.python_daemon import private_sockets, quiet_at_end
 
 _VARIABLE = "PYTHON_WORKER_FACTORY_SOCK_DIR"
 _NAME = ".5a3bcd31-63c5-4a0b-9dcd-0a63f0a35a2c.sock"
@@ -41,3 +41,20 @@ def test_elsewhere_a_private_folder_is_made(monkeypatch: pytest.MonkeyPatch, tmp
             listening.bind(os.path.join(made, _NAME))
     assert list(container.iterdir()) == []
     assert list(named.iterdir()) == []
+
+
+@pytest.mark.parametrize("error", [BrokenPipeError, ConnectionResetError])
+def test_a_child_ends_quietly_after_its_jvm(error: type[OSError]) -> None:
+    def serve(_: socket.socket, __: bool) -> int:
+        raise error
+
+    with socket.socket(socket.AF_UNIX) as connection:
+        assert quiet_at_end(serve)(connection, True) == 1
+
+
+def test_other_errors_of_a_child_are_raised() -> None:
+    def serve(_: socket.socket, __: bool) -> int:
+        raise ValueError
+
+    with socket.socket(socket.AF_UNIX) as connection, pytest.raises(ValueError):
+        quiet_at_end(serve)(connection, True)
