@@ -183,13 +183,17 @@ def _nulls_to_times(statement: Statement, ddl: Ddl, table: Table, explicit_times
     if not isinstance(ddl, AlterTable):
         return
     nullable = {column.name.lower() for column in table.columns if column.nullable}
-    found, types = tokens(statement.text, ddl.sql_mode), None
-    for clause in ddl.clauses:
-        if clause.kind not in (ClauseKind.CHANGE_COLUMN, ClauseKind.MODIFY_COLUMN) or not clause.columns:
-            continue
-        if clause.columns[0].lower() not in nullable:
-            continue
-        types = types or declared_types(statement.text, statement.schema, statement.sql_mode or 0)
+    changed = [
+        clause
+        for clause in ddl.clauses
+        if clause.kind in (ClauseKind.CHANGE_COLUMN, ClauseKind.MODIFY_COLUMN)
+        and any(column.lower() in nullable for column in clause.columns)
+    ]
+    if not changed:
+        return
+    found = tokens(statement.text, ddl.sql_mode)
+    types = declared_types(statement.text, statement.schema, statement.sql_mode or 0)
+    for clause in changed:
         name = clause.new_name or clause.columns[0]
         kind = types.get(name.lower())
         own = [token for token in found if clause.start <= token.start < clause.end]

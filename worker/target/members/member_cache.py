@@ -142,9 +142,7 @@ class MemberCache:
             return self._all(session, head, version)
         changed: tuple[int, ...] = ()
         if had.version != version:
-            changed = member_versions.read_changed(
-                session, SubtaskKey(self._schema, self._task, head.source), had.version
-            )
+            changed = member_versions.read_changed(session, self._who(head), had.version)
             if len(changed) > max(_MANY, len(had.tables) // 2):
                 return self._all(session, head, version)
         if not changed and (head.partitioning, head.joining) == (had.partitioning_text, had.joining_text):
@@ -152,8 +150,11 @@ class MemberCache:
             return had
         return self._changed(session, had, head, version, changed)
 
+    def _who(self, head: _Head) -> SubtaskKey:
+        return SubtaskKey(self._schema, self._task, head.source)
+
     def _all(self, session: Session, head: _Head, version: int | None) -> _Subtask:
-        who = SubtaskKey(self._schema, self._task, head.source)
+        who = self._who(head)
         found = _Subtask(
             head.epoch if version is not None else -1,
             version or 0,
@@ -171,7 +172,7 @@ class MemberCache:
     def _changed(
         self, session: Session, had: _Subtask, head: _Head, version: int, changed: tuple[int, ...]
     ) -> _Subtask:
-        who = SubtaskKey(self._schema, self._task, head.source)
+        who = self._who(head)
         partitioning, joining = had.partitioning, had.joining
         if head.partitioning != had.partitioning_text:
             partitioning = Partitioning.from_json(head.partitioning)
