@@ -18,7 +18,7 @@ from shardmerge.worker.core.table_plan import TablePlan, TargetTable
 from shardmerge.worker.core.task_runner import TaskRunner
 from shardmerge.worker.daemon.subtask.run import SubTaskRun
 from shardmerge.worker.daemon.subtask.source_context import SourceContext
-from shardmerge.worker.ddl.decide.barrier_state import StreamTables, plans_by_number
+from shardmerge.worker.ddl.decide.barrier_state import StreamTables, own_tracks
 from shardmerge.worker.ddl.driver import StatementDriver
 from shardmerge.worker.ddl.locks.lock_client import LockClient
 from shardmerge.worker.relay.source_clock import SourceEnd
@@ -264,5 +264,5 @@ class LaneRig(Rig):
 def driver_of(context: RunContext, plans: tuple[TablePlan, ...], lanes: int = 2) -> StatementDriver:
     """Return the driver of the subtask's own lanes."""
     dealing = partitioning_for(context.config, lanes, plans)
-    standing = StreamTables(context.tables, plans_by_number(plans), dealing, TableScope(context.rules))
+    standing = StreamTables(context.tables, own_tracks(plans), dealing, TableScope(context.rules))
     return StatementDriver(context, Stream.MAIN, standing, locks=False, relay_id=context.relay.relay_id)

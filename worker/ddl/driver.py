@@ -31,7 +31,7 @@ from shardmerge.worker.ddl.decide.cascade_guard import changes_cascades
 from shardmerge.worker.ddl.decide.copied_tables import CopiedUntil, copied_later
 from shardmerge.worker.ddl.decide.ddl_context import read_ddl_context
 from shardmerge.worker.ddl.decide.ddl_filter import FilteredActions, FilteredStatement
-from shardmerge.worker.ddl.decide.given_names import dropped_away, given_names, left_to_others, reserved_number
+from shardmerge.worker.ddl.decide.given_names import dropped_elsewhere, given_names, left_to_others, reserved_number
 from shardmerge.worker.ddl.decide.operator_override import OperatorOverride, Ops
 from shardmerge.worker.ddl.decide.routed_statements import RoutedScope, short_text
 from shardmerge.worker.ddl.decide.statement_reader import override_for, read_statement, refusal, unknown_statement_error
@@ -127,7 +127,7 @@ class StatementDriver:
         self._copied_until = copied_until
         self._parked_queue = parked_queue
         # Statements up to where tables grow are executed: the lanes of a new run may meet them again.
-        self._executed_to = max((item.offset for item in tables.growing.values()), default=executed_to)
+        self._executed_to = max((later.offset for later in tables.later.values()), default=executed_to)
         self.relay_id = relay_id
         self._ops = ops
         self._context = context
@@ -194,22 +194,22 @@ class StatementDriver:
             self._leave_to_copy(statement, changes)
             if override is None:
                 last = self._execute_following(statement, ddl, session, changes, may_execute, stop, began, parks=parks)
-            departing = {number: item.offset for number, item in changes.departing.items()}
+            leaving = {number: track.offset for number, track in changes.leaving.items()}
             if self._parked_queue is not None:
                 # Before the records: the lock agent reads these first.
-                self._parked_queue.announce(departing)
+                self._parked_queue.announce(leaving)
             failpoints.hit("ddl.before_passing")
             changes.taken = []  # also if it is not known whether the transaction was committed
-            self._record(session, last, changes)
+            after = self._record(session, last, changes)
             failpoints.hit("ddl.passed")
             if statement_context is not None:
                 drop_rename_marks(statement_context)
         self._waits_for = ""
-        self.tables = changes.apply()
+        self.tables = after
         self._executed_to = last.offset
         if self._parked_queue is not None:
             # Also without parked tables: the lock agent must publish tables that were added, removed or altered.
-            self._parked_queue.park(changes.parked, dict.fromkeys(changes.parked, statement.group_end) | departing)
+            self._parked_queue.park(changes.parked, dict.fromkeys(changes.parked, statement.group_end) | leaving)
         log.info(
             "DDL applied, stream resumed",
             task=task,
@@ -230,7 +230,7 @@ class StatementDriver:
 
     def _leave_to_copy(self, statement: Statement, changes: BarrierChanges) -> None:
         """See :meth:`BarrierChanges.leave_to_copy`."""
-        if changes.before.interrupted:
+        if changes.before.copies:
             changes.leave_to_copy(statement, self._context.relay.position_at(statement.group_end), time.time())
 
     def _execute_following(
@@ -320,9 +320,11 @@ class StatementDriver:
         left = None
         if scope.only is None:
             dropped = {item.number for item in before.partitioning.away if item.dropped}
-            left = left_to_others(ddl, before.away, dropped, rules, lambda name: scene.find(name) is not None)
-            changes.dropped_away = dropped_away(ddl, before.away)
-        if (changes.names or changes.dropped_away or left is not None) and not met.queried.event.is_text:
+            left = left_to_others(
+                ddl, before.names_elsewhere, dropped, rules, lambda name: scene.find(name) is not None
+            )
+            changes.dropped_elsewhere = dropped_elsewhere(ddl, before.names_elsewhere)
+        if (changes.names or changes.dropped_elsewhere or left is not None) and not met.queried.event.is_text:
             raise unknown_statement_error(self._context, met.statement)
         if left is not None:
             changes.leave_table(left[0], StatementPlace.of(met.statement), left[1])
@@ -351,7 +353,7 @@ class StatementDriver:
         recorded = Partitioning.from_json(row.partitioning) if row is not None else None
         if recorded is None:
             return None
-        numbers = frozenset((*self.tables.plans, *self.tables.kept.values()))
+        numbers = frozenset((*self.tables.plans, *self.tables.dropped.values()))
         return reserved_number(StatementPlace.of(met.statement), recorded.away, numbers)
 
     def _filtered(self, met: _CurrentStatement, meant: EffectiveStatement, scene: DdlContext) -> FilteredActions:
@@ -477,10 +479,10 @@ class StatementDriver:
     def _set_waiting(self, waits_for: str) -> None:
         self._waits_for = waits_for
 
-    def _record(self, session: Session, statement: Statement, changes: BarrierChanges) -> None:
+    def _record(self, session: Session, statement: Statement, changes: BarrierChanges) -> StreamTables:
         who, stream = self._context.who, self._stream
-        result = changes.apply()
-        uncopied = changes.removed & changes.before.interrupted.keys()
+        result = changes.apply().checked(changes.before, f"the statement at {statement.position}")
+        uncopied = changes.removed & changes.before.copies.keys()
 
         def also(inner: Session) -> None:
             ddl_progress.write_creations(inner, who, changes.creations)
@@ -493,9 +495,9 @@ class StatementDriver:
                 who,
                 stream,
                 StatementPlace.of(statement),
-                timed=bool(result.arriving or result.departing),
+                timed=bool(result.entering or result.leaving),
                 partial=interrupted_copies.exist(inner, who),
-                growing=bool(result.growing),
+                growing=bool(result.later),
                 renamed=bool(result.partitioning.away),
             )
             for target in sorted(changes.joined):
@@ -506,3 +508,4 @@ class StatementDriver:
             failpoints.hit("ddl.passing")
 
         subtask_record.record_statement(session, who, self._context.epoch, self._columns(result), changes.tables, also)
+        return result

@@ -21,8 +21,9 @@ from shardmerge.worker.core.mysql.connection import Session
 from shardmerge.worker.core.mysql.show_create import read_create_statement
 from shardmerge.worker.core.stop_signal import StopSignal
 from shardmerge.worker.core.table_plan import TargetTable
-from shardmerge.worker.ddl.decide.barrier_state import BarrierChanges, GrowingTable
+from shardmerge.worker.ddl.decide.barrier_state import BarrierChanges
 from shardmerge.worker.ddl.decide.routed_statements import short_text
+from shardmerge.worker.ddl.decide.track import LaterStructure
 from shardmerge.worker.ddl.execute.optimistic import (
     TargetJoin,
     check_mergeable_in_task,
@@ -131,7 +132,7 @@ class JoinAhead:
         """Whether the statement belongs to the series: then its table has the structure after it from there on."""
         context, changes = self.following.context, self.changes
         plan, statement = found.shard.plan, found.statement
-        if plan.target != series.target or plan.shard in changes.before.interrupted or not adds_columns(found.ddl):
+        if plan.target != series.target or plan.shard in changes.before.copies or not adds_columns(found.ddl):
             return False
         if (plan.source, plan.shard) in series.dropped:
             return False
@@ -153,7 +154,7 @@ class JoinAhead:
             return False
         later = replace(altered.plan, one_lane=plan.one_lane, may_lack_rows=plan.may_lack_rows)
         record = Growing(plan.shard, context.relay.position_at(statement.group_end), columns)
-        changes.set_later_structure(GrowingTable(later, statement.group_end, record), altered.tracked.creation)
+        changes.set_later_structure(LaterStructure(later, statement.group_end, record), altered.tracked.creation)
         log.info(
             "the structure of a shard table changes at a following statement",
             task=context.who.task,

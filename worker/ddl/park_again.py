@@ -22,7 +22,7 @@ from shardmerge.worker.core.stop_signal import StopSignal
 from shardmerge.worker.core.table import Table
 from shardmerge.worker.core.table_plan import TablePlan
 from shardmerge.worker.ddl.decide.actions import Alter
-from shardmerge.worker.ddl.decide.barrier_state import BarrierChanges, StreamTables, plans_by_number
+from shardmerge.worker.ddl.decide.barrier_state import BarrierChanges, StreamTables, own_tracks
 from shardmerge.worker.ddl.decide.next_statements import WaitingTable, next_statements
 from shardmerge.worker.ddl.decide.operator_override import Ops
 from shardmerge.worker.ddl.decide.routed_statements import short_text
@@ -91,7 +91,7 @@ class ParkAgain:
         context = replace(self.context, tables=tables)
         names = frozenset(table.name for table in whole.values())
         before = StreamTables(
-            tables, plans_by_number(plans), partitioning_for(config, 1, plans), TableScope(rules, only=names)
+            tables, own_tracks(plans), partitioning_for(config, 1, plans), TableScope(rules, only=names)
         )
         changes = BarrierChanges(before, self.context.numbers)
         context.at_target(lambda session: self._park(context, found, changes, session, stop))

@@ -13,8 +13,9 @@ from shardmerge.proto.log import get_logger
 from shardmerge.worker.core.mysql.connection import Session
 from shardmerge.worker.core.stop_signal import StopSignal
 from shardmerge.worker.ddl.decide.actions import Alter
-from shardmerge.worker.ddl.decide.barrier_state import BarrierChanges, TimedTable
+from shardmerge.worker.ddl.decide.barrier_state import BarrierChanges
 from shardmerge.worker.ddl.decide.routed_statements import short_text
+from shardmerge.worker.ddl.decide.track import Leaving
 from shardmerge.worker.ddl.following import Around, FollowingAlter, FollowingStatements, MayExecute
 from shardmerge.worker.relay.model import Statement
 from shardmerge.worker.target.records.ddl_progress import StatementPlace
@@ -41,7 +42,7 @@ def park_ahead(
         found.executor.park(Alter(found.shard), is_mariadb=found.is_mariadb, members=around.members)
         if found.shard.number not in changes.parked:
             return False
-        changes.departing[found.shard.number] = TimedTable(plan, statement.group_end, StatementPlace.of(statement))
+        changes.leaving[found.shard.number] = Leaving(plan, statement.group_end, StatementPlace.of(statement))
         log.info(
             "a shard table is parked at a following statement",
             task=task,

@@ -14,8 +14,9 @@ from shardmerge.worker.core.position import RelayOffset
 from shardmerge.worker.core.stop_signal import StopSignal
 from shardmerge.worker.core.table_plan import TablePlan
 from shardmerge.worker.core.task_runner import TaskDone, TaskFailed, TaskOutcome
-from shardmerge.worker.ddl.decide.barrier_state import GrowingTable, StreamTables
+from shardmerge.worker.ddl.decide.barrier_state import StreamTables
 from shardmerge.worker.ddl.decide.stream_statements import StreamStatements
+from shardmerge.worker.ddl.decide.track import LaterStructure
 from shardmerge.worker.ddl.driver import StatementDriver
 from shardmerge.worker.relay.model import Statement
 from shardmerge.worker.replicate.alignment import AlignedLanes, AlignmentPoint, StreamRole
@@ -216,7 +217,7 @@ class LaneJob:
             if tables is None:
                 return
             self._tables_changed(tables)
-            windows, later = tables.windows, later_plans(tables.growing)
+            windows, later = tables.windows, later_plans(tables.later)
             self._edges = _edges(windows, later)
             plans = (*tables.plans_in_order, *tables.timed_plans)
             change, current = LaneChange.between(current, plans, self._scope(), windows, later)
@@ -275,9 +276,9 @@ class LaneJob:
         )
 
 
-def later_plans(growing: Mapping[int, GrowingTable]) -> tuple[LaterPlan, ...]:
+def later_plans(later: Mapping[int, LaterStructure]) -> tuple[LaterPlan, ...]:
     """The plans that apply from later places of the stream on."""
-    return tuple(LaterPlan(item.offset, item.plan) for _, item in sorted(growing.items()))
+    return tuple(LaterPlan(item.offset, item.plan) for _, item in sorted(later.items()))
 
 
 def _edges(windows: tuple[TableWindow, ...], later: tuple[LaterPlan, ...]) -> tuple[RelayOffset, ...]:

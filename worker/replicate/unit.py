@@ -21,7 +21,7 @@ from shardmerge.worker.core.stop_signal import StopSignal
 from shardmerge.worker.core.stream import Stream
 from shardmerge.worker.core.table_plan import TablePlan
 from shardmerge.worker.ddl.decide.barrier_state import StreamTables
-from shardmerge.worker.ddl.decide.growing_tables import plans_before
+from shardmerge.worker.ddl.decide.track import plans_before
 from shardmerge.worker.ddl.driver import StatementDriver
 from shardmerge.worker.relay.relay import Relay
 from shardmerge.worker.replicate.alignment import MAIN_ROLE, AlignedLanes, StreamRole
@@ -199,14 +199,14 @@ class ReplicateUnit:
                     plans = recorded.plans(context.source.source_id, context.tables)
                     rules = recorded.compiled_rules()
                     by_number = {plan.shard: plan for plan in plans}
-                    growing = {
+                    later_structures = {
                         number: replace(item, plan=by_number[number])
-                        for number, item in self._driver.tables.growing.items()
+                        for number, item in self._driver.tables.later.items()
                         if number in by_number
                     }
-                    plans = plans_before(rules, plans, growing)
+                    plans = plans_before(rules, plans, later_structures)
                     outcome = self._run_job(
-                        found, plans, rules, stop, barrier, safe_mode=safe_mode, later=later_plans(growing)
+                        found, plans, rules, stop, barrier, safe_mode=safe_mode, later=later_plans(later_structures)
                     )
                     if not isinstance(outcome, Finished):
                         return outcome
@@ -244,7 +244,7 @@ class ReplicateUnit:
                 until,
                 safe_mode,
                 tables.windows,
-                later_plans(tables.growing) if later is None else later,
+                later_plans(tables.later) if later is None else later,
             ),
             self._aligned,
             self._change_tables,

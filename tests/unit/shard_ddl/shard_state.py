@@ -9,7 +9,8 @@ from typing import NamedTuple
 from shardmerge.master.ddl_lock.situation import Lock, Report
 from shardmerge.worker.core.table import Table
 from shardmerge.worker.core.table_plan import TablePlan
-from shardmerge.worker.ddl.decide.barrier_state import StreamTables, TimedTable
+from shardmerge.worker.ddl.decide.barrier_state import StreamTables, own_tracks
+from shardmerge.worker.ddl.decide.track import Elsewhere, Entering, Leaving
 from shardmerge.worker.ddl.execute.run_once import Begun
 from shardmerge.worker.ddl.locks.parked_queue import ParkedQueue
 from shardmerge.worker.rules.table_scope import TableName, TableScope
@@ -18,7 +19,17 @@ from shardmerge.worker.target.records.executed_locks import LockRun
 from shardmerge.worker.target.records.joining_tables import Joining
 from shardmerge.worker.target.records.parked_tables import Parked
 from shardmerge.worker.target.records.partitioning import Partitioning
-from tests.unit.shard_ddl.shard_log import RULES, Columns, Key, columns_of, name_of, offset_of, table_of
+from tests.unit.shard_ddl.shard_log import (
+    RULES,
+    SCHEMA,
+    BrokenRuleError,
+    Columns,
+    Key,
+    columns_of,
+    name_of,
+    offset_of,
+    table_of,
+)
 
 
 class Durable(NamedTuple):
@@ -39,7 +50,7 @@ class Durable(NamedTuple):
 
 
 class Timed(NamedTuple):
-    """A :class:`TimedTable`. ``at``: the event before which the table enters or leaves the stream."""
+    """A table that enters or leaves. ``at``: the event before which the table enters or leaves the stream."""
 
     number: int
     columns: Columns
@@ -141,24 +152,18 @@ def plan_of(source: str, number: int, columns: Columns) -> TablePlan:
 
 @lru_cache(None)
 def stream_tables_of(stands: Stands, source: str) -> StreamTables:
+    tracks = own_tracks(plan_of(source, number, columns) for number, columns in stands.plans)
+    names = ((number, (SCHEMA, name_of(number))) for number in range(len(stands.columns)))
+    tracks |= {number: Elsewhere(name) for number, name in names if name in stands.others}
+    for kind, items in ((Entering, stands.arriving), (Leaving, stands.departing)):
+        for each in items:
+            tracks[each.number] = kind(plan_of(source, each.number, each.columns), offset_of(each.at), each.place)
     return StreamTables(
-        tables_of(stands.columns),
-        {number: plan_of(source, number, columns) for number, columns in stands.plans},
-        stands.dealing,
-        TableScope(RULES, stands.others, stands.only),
-        _timed(stands.arriving, source),
-        _timed(stands.departing, source),
+        tables_of(stands.columns), tracks, stands.dealing, TableScope(RULES, stands.others, stands.only)
     )
 
 
-def _timed(items: tuple[Timed, ...], source: str) -> dict[int, TimedTable]:
-    return {
-        item.number: TimedTable(plan_of(source, item.number, item.columns), offset_of(item.at), item.place)
-        for item in items
-    }
-
-
-def _timed_of(items: Mapping[int, TimedTable]) -> tuple[Timed, ...]:
+def _timed_of(items: Mapping[int, Entering] | Mapping[int, Leaving]) -> tuple[Timed, ...]:
     return tuple(
         Timed(number, columns_of(item.plan.table), item.offset.byte, item.place)
         for number, item in sorted(items.items())
@@ -166,14 +171,17 @@ def _timed_of(items: Mapping[int, TimedTable]) -> tuple[Timed, ...]:
 
 
 def stands_of(tables: StreamTables) -> Stands:
+    """Raises BrokenRuleError for what a stream cannot be."""
+    if found := tables.violations():
+        raise BrokenRuleError("; ".join(found))
     return Stands(
         tuple(columns_of(table) for table in tables.tables),
         tuple((plan.shard, columns_of(plan.table)) for plan in tables.plans_in_order),
         tables.partitioning,
         tables.scope.others,
         tables.scope.only,
-        _timed_of(tables.arriving),
-        _timed_of(tables.departing),
+        _timed_of(tables.entering),
+        _timed_of(tables.leaving),
     )
 
 

@@ -26,9 +26,10 @@ from shardmerge.worker.core.table_numbers import TableNumbers
 from shardmerge.worker.core.table_plan import TablePlan
 from shardmerge.worker.ddl.decide import next_statements
 from shardmerge.worker.ddl.decide.actions import Alter, DdlContext, ShardTarget, actions_of
-from shardmerge.worker.ddl.decide.barrier_state import BarrierChanges, StreamTables, TimedTable, plans_by_number
+from shardmerge.worker.ddl.decide.barrier_state import BarrierChanges, StreamTables, own_tracks
 from shardmerge.worker.ddl.decide.next_statements import WaitingTable
 from shardmerge.worker.ddl.decide.routed_statements import RoutedScope
+from shardmerge.worker.ddl.decide.track import Elsewhere, Leaving
 from shardmerge.worker.ddl.execute import run_once
 from shardmerge.worker.ddl.execute.run_once import Begun, NextStep
 from shardmerge.worker.ddl.structure.structure_digest import digest_of
@@ -150,17 +151,19 @@ class Worker:
         """Return the memory of a new run (worker/daemon/subtask/run.py)."""
         tables = tables_of(durable.columns)
         numbers = [item.number for item in durable.parked]
-        others = frozenset(stream_state.excluded_tables(tables, durable.joining, numbers))
+        others = stream_state.excluded_tables(tables, durable.joining, numbers)
         shards = stream_state.own_shards(tables, durable.dealing, others)
         plans = self._plans(durable, shards, target)
         wanted = partitioning_for(CONFIG, 1, plans).inherit(durable.dealing)
         parked = {item.number: item for item in durable.parked if not item.released}
         places = {number: item.place for number, item in parked.items()}
         departing = {
-            plan.shard: TimedTable(plan, offset_of(parked[plan.shard].resume_at.pos), places[plan.shard])
+            plan.shard: Leaving(plan, offset_of(parked[plan.shard].resume_at.pos), places[plan.shard])
             for plan in durable.dealing.leaving_plans(self.name, tables, places)
         }
-        begin = StreamTables(tables, plans_by_number(plans), wanted, TableScope(RULES, others), departing=departing)
+        elsewhere = {number: Elsewhere(name) for name, number in others.items()}
+        tracks = own_tracks(plans) | elsewhere | departing
+        begin = StreamTables(tables, tracks, wanted, TableScope(RULES, frozenset(others)))
         if begin.partitioning != durable.dealing:
             raise BrokenRuleError(f"the lanes had {durable.dealing.shards} and begin with {begin.partitioning.shards}")
         join = self._joined(durable, durable.joining, target) if durable.joining is not None else None
@@ -238,7 +241,7 @@ class Worker:
 
     def _applied(self, durable: Durable, stands: Stands, event: RowEvent, shared: Shared) -> Durable:
         tables = stream_tables_of(stands, self.name)
-        plan = plans_by_number((*tables.plans_in_order, *tables.timed_plans)).get(event.table)
+        plan = {each.shard: each for each in (*tables.plans_in_order, *tables.timed_plans)}.get(event.table)
         if plan is None:
             raise BrokenRuleError(f"{event.key} is a stream's affair, which has no plan for it")
         written = tuple(name for name, _ in event.image)
@@ -269,7 +272,7 @@ class Worker:
                     continue
                 statement = later.statement
                 passing.parked[later.table] = parked_at(later)
-                passing.departing[later.table] = TimedTable(plan, statement.group_end, StatementPlace.of(statement))
+                passing.leaving[later.table] = Leaving(plan, statement.group_end, StatementPlace.of(statement))
                 yield from self._recording(durable, stream, passing, statement, is_own=is_own)
 
     def _recording(
@@ -279,6 +282,8 @@ class Worker:
         place = StatementPlace.of(last)
         joining = stream.base[0] if stream.base is not None else None
         result = passing.apply()
+        if found := result.violations(passing.before.tracks):
+            raise BrokenRuleError("; ".join(found))
         stands, parked = stands_of(result), tuple(passing.parked.values())
         after = durable._replace(parked=_by_number((*durable.parked, *parked)))
         if is_own:
@@ -362,10 +367,13 @@ class Worker:
             return
         if not stream_state.is_after_statements(here, (durable.passed, durable.join_passed)):
             return
-        own, joined = stream_tables_of(main.stands, self.name), stream_tables_of(join.stands, self.name)
+        own = stream_tables_of(main.stands, self.name).at_barrier(offset_of(main.at))
+        joined = stream_tables_of(join.stands, self.name)
         if durable.joining != stream_state.joining_after(join.base[0], joined):
             raise BrokenRuleError(f"what joins is recorded as {durable.joining}")
         both = own.with_joined(joined)
+        if found := both.violations(own.tracks):
+            raise BrokenRuleError("; ".join(found))
         after = durable._replace(dealing=both.partitioning, joining=None, join=None, join_passed=None)
         whole = process._replace(main=main._replace(stands=stands_of(both)), join=None)
         yield f"adopts at {main.at}", source._replace(durable=after, process=whole), shared

@@ -15,8 +15,8 @@ import pytest
 from shardmerge.master.ddl_lock.resolver import Step
 from shardmerge.master.ddl_lock.situation import Situation
 from shardmerge.worker.core.position import RelayOffset
-from shardmerge.worker.ddl.decide import barrier_state
 from shardmerge.worker.ddl.decide.barrier_state import BarrierChanges, StreamTables
+from shardmerge.worker.ddl.decide.track import Entering
 from shardmerge.worker.ddl.execute import run_once
 from shardmerge.worker.ddl.execute.run_once import Begun, NextStep
 from shardmerge.worker.ddl.locks import lock_protocol, parked_queue
@@ -119,7 +119,7 @@ _NEXT = run_once.next_step
 def _keeps_lanes(self: BarrierChanges) -> StreamTables:
     """Let the lanes apply the parked tables' rows."""
     return replace(
-        _RESULT(self), partitioning=self.before.partitioning, plans=self.before.plans, scope=self.before.scope
+        _RESULT(self), partitioning=self.before.partitioning, tracks=self.before.tracks, scope=self.before.scope
     )
 
 
@@ -187,16 +187,20 @@ def _same(self: object, *_: object) -> object:
     return self
 
 
-def _own(own: Partitioning, _joined: Partitioning) -> Partitioning:
-    return own
+def _records_nothing(self: StreamTables, other: StreamTables) -> StreamTables:
+    """Take tables over without recording them."""
+    return replace(_JOINED(self, other), partitioning=self.partitioning)
+
+
+_JOINED = StreamTables.with_joined
 
 
 def _as_begun(joining: Joining, _tables: StreamTables) -> Joining:
     return joining
 
 
-def _none(*_: object) -> frozenset[Any]:
-    return frozenset()
+def _none(*_: object) -> dict[Any, Any]:
+    return {}
 
 
 STRANGE, STUCK = "not what a worker does", "nothing leads to an end"
@@ -206,15 +210,15 @@ BREAKS: dict[str, tuple[object, str, object, tuple[str, frozenset[int]], str]] =
     "begun, and runs again": (run_once, "next_step", _blind, ONE, "twice (I6)"),
     "begun is taken for done": (run_once, "next_step", _credulous, ONE, STRANGE),
     "waits, and its rows go on": (BarrierChanges, "apply", _keeps_lanes, ONE, "the lanes had"),
-    "waits, and its rows are looked for": (BarrierChanges, "apply", _keeps_rows, ONE, "no plan"),
+    "waits, and its rows are looked for": (BarrierChanges, "apply", _keeps_rows, ONE, "looks for rows"),
     "replayed from the last statement": (replay, "replay_of", _from_the_last, TWO, "I1"),
     "replayed from the first statement": (replay, "replay_of", _all_at_first, TWO, "refuses"),
     "only the first is replayed": (replay, "replay_of", _first_alone, TWO, STRANGE),
     "adopted before replayed": (stream_state, "is_one_place", _true, ONE, "twice (I5)"),
-    "adopted without its rows": (barrier_state, "merge_partitionings", _own, ONE, STRANGE),
+    "adopted without its rows": (StreamTables, "with_joined", _records_nothing, ONE, "recorded as tables of the lanes"),
     "what joins is not recorded anew": (stream_state, "joining_after", _as_begun, ONE, "I1"),
     "a table enters before its statement": (WindowCursor, "is_open", _true, TWO, "I1"),
-    "a table has not entered at a barrier after its statement": (StreamTables, "at_barrier", _same, TWO, STUCK),
+    "a table has not entered at a barrier after its statement": (Entering, "at", _same, TWO, STUCK),
     "a restart forgets who leaves": (Partitioning, "leaving_plans", _nothing, LATE, "I1"),
     "the record forgets who leaves": (Partitioning, "inherit", _same, LATE, "the lanes had"),
     "a restart forgets who waits": (stream_state, "excluded_tables", _none, ONE, "no plan"),

@@ -85,7 +85,7 @@ def creates_here(ddl: CreateTable, scope: TableScope) -> bool:
     return is_own and is_like_own if scope.only is None else is_own or is_like_own
 
 
-def dropped_away(ddl: Ddl, away: Mapping[TableName, int]) -> frozenset[TableName]:
+def dropped_elsewhere(ddl: Ddl, away: Mapping[TableName, int]) -> frozenset[TableName]:
     """The names of other streams' tables that ``ddl`` drops. ``away``: see :func:`left_to_others`."""
     match ddl:
         case DropTables(tables=tables):

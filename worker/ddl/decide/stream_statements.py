@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from shardmerge.worker.ddl.decide.barrier_state import StreamTables
 from shardmerge.worker.ddl.decide.routed_statements import RoutedScope, names_looked_up
+from shardmerge.worker.ddl.decide.track import name_of
 from shardmerge.worker.relay.model import Statement
 from shardmerge.worker.rules import Rules
 
@@ -23,8 +24,7 @@ class StreamStatements:
         self.tables, self._rules = tables, rules
         self._anywhere = self._routed(tables.statements.only)
         self._at_begin = self._routed(tables.scope.only)
-        arriving = tables.arriving.values()
-        self._entered = {(item.plan.table.schema, item.plan.table.name): item.offset for item in arriving}
+        self._entered = {name_of(track.plan): track.offset for track in tables.entering.values()}
 
     def __call__(self, statement: Statement) -> bool:
         if not self._anywhere(statement):

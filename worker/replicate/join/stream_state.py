@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
+from types import MappingProxyType
 
 from shardmerge.worker.core.position import RelayOffset
 from shardmerge.worker.core.table import Table
 from shardmerge.worker.core.table_plan import TablePlan
-from shardmerge.worker.ddl.decide.barrier_state import StreamTables, TimedTable
+from shardmerge.worker.ddl.decide.barrier_state import StreamTables, own_tracks
+from shardmerge.worker.ddl.decide.track import Dropped, Entering, PartialCopy
 from shardmerge.worker.rules import Rules
 from shardmerge.worker.rules.table_scope import TableName, TableScope
 from shardmerge.worker.target.records.checkpoint import Checkpoint
@@ -58,29 +60,23 @@ def stream_tables(
     tables: tuple[Table, ...],
     plans: Mapping[int, TablePlan],
     entries: Mapping[int, RelayOffset],
+    copies: Mapping[int, PartialCopy] = MappingProxyType({}),
 ) -> StreamTables:
     """The joining tables' stream, as recorded. ``plans``: by number, at least those of the joining tables; ``entries``:
-    the offsets of the joining tables' entries, by number."""
-    arriving = {
-        entry.number: TimedTable(plans[entry.number], entries[entry.number], entry.place) for entry in joining.entries
-    }
+    the offsets of the joining tables' entries, by number; ``copies``: of those that are copied in part."""
     numbers = joining.partitioning.shards
-    kept = {(item.schema, item.table): item.number for item in joining.kept}
-    return StreamTables(
-        tables,
-        {number: plan for number, plan in plans.items() if number in numbers},
-        joining.partitioning,
-        TableScope(rules, only=frozenset(_name(tables[number]) for number in numbers).union(kept)),
-        arriving=arriving,
-        kept=kept,
-    )
+    tracks = own_tracks((plan for number, plan in plans.items() if number in numbers), copies=copies)
+    tracks |= {item.number: Dropped((item.schema, item.table)) for item in joining.kept}
+    tracks |= {each.number: Entering(plans[each.number], entries[each.number], each.place) for each in joining.entries}
+    names = (*(_name(tables[number]) for number in numbers), *((item.schema, item.table) for item in joining.kept))
+    return StreamTables(tables, tracks, joining.partitioning, TableScope(rules, only=frozenset(names)))
 
 
 def joining_after(joining: Joining, now: StreamTables) -> Joining:
     """The record of ``joining`` when its stream has the state ``now``."""
-    left = tuple(entry for entry in joining.entries if entry.number in now.arriving)
-    kept = tuple(KeptName(number, *name) for name, number in sorted(now.kept.items()))
-    return replace(joining, partitioning=now.partitioning, entries=left, kept=kept)
+    entries = tuple(entry for entry in joining.entries if entry.number in now.entering)
+    kept = tuple(KeptName(number, *name) for name, number in sorted(now.dropped.items()))
+    return replace(joining, partitioning=now.partitioning, entries=entries, kept=kept)
 
 
 def is_one_place(found: Iterable[Checkpoint]) -> bool:

@@ -20,8 +20,9 @@ from shardmerge.worker.core.stop_signal import StopSignal
 from shardmerge.worker.core.stream import Stream
 from shardmerge.worker.core.subtask_key import SubtaskKey
 from shardmerge.worker.core.table_plan import TablePlan, TargetTable
-from shardmerge.worker.ddl.decide.barrier_state import InterruptedTable, StreamTables
+from shardmerge.worker.ddl.decide.barrier_state import StreamTables
 from shardmerge.worker.ddl.decide.operator_override import Ops
+from shardmerge.worker.ddl.decide.track import PartialCopy
 from shardmerge.worker.ddl.driver import StatementDriver
 from shardmerge.worker.ddl.locks.parked_queue import ParkedQueue
 from shardmerge.worker.relay.relay import Relay
@@ -146,14 +147,14 @@ class TableJoin:
             handover = self._handover(plans, copies, stop, replicating=True)
             entries = self._entry_offsets(stop)
             skips_to = self._skips_to(stop)
-            interrupted = interrupted_tables(self._context.relay, copies, stop)
+            partial_copies = locate_copies(self._context.relay, copies, stop)
         if stop.is_set:
             return Stopped()
         if self._end is not None:
             furthest = max(item.offset for item in translate_checkpoints(self._context.relay, found, stop))
             check = self._end.checker([f"{schema}.{table}" for schema, table in self.names])
             check(furthest if handover is None else max(furthest, handover.done_at))
-        driver = self._driver(plans, handover, entries, interrupted, relay_id, skips_to)
+        driver = self._driver(plans, handover, entries, partial_copies, relay_id, skips_to)
         self._stream = _JoinStream(driver, handover, found)
         self._phase = JoinPhase.FOLLOWING
         return self._run_unit(self._lanes(self._stream), stop)
@@ -276,7 +277,7 @@ class TableJoin:
         plans: tuple[TablePlan, ...],
         handover: Handover | None,
         entries: Mapping[int, RelayOffset],
-        interrupted: Mapping[int, InterruptedTable],
+        copies: Mapping[int, PartialCopy],
         relay_id: str,
         skips_to: RelayOffset | None,
     ) -> StatementDriver:
@@ -286,12 +287,12 @@ class TableJoin:
         def columns(state: StreamTables) -> Mapping[str, str]:
             return {"joining": joining_after(joining, state).to_json()}
 
-        state = stream_tables(joining, self._context.rules, self._context.tables, by_number, entries)
+        state = stream_tables(joining, self._context.rules, self._context.tables, by_number, entries, copies)
         copied_until = handover.copied_until() if handover is not None else {}
         return StatementDriver(
             self._context,
             Stream.JOIN,
-            replace(state, interrupted=interrupted),
+            state,
             columns,
             self._parked,
             self._ops,
@@ -359,14 +360,12 @@ class TableJoin:
         return self._context.at_target(work, seconds=_ANSWER_SECONDS)
 
 
-def interrupted_tables(
-    relay: Relay, copies: Mapping[int, InterruptedCopy], stop: StopSignal
-) -> dict[int, InterruptedTable]:
-    """The tables of recorded interrupted copies, by number, with offsets in the current relay log."""
+def locate_copies(relay: Relay, copies: Mapping[int, InterruptedCopy], stop: StopSignal) -> dict[int, PartialCopy]:
+    """The recorded interrupted copies, by number, with offsets in the current relay log."""
     ends = GroupEnds()
     ordered = sorted(copies.items(), key=lambda pair: pair[1].place.position.file_order())
     return {
-        number: InterruptedTable(copy.number, relay.locate(copy.place.position, _LOCATE_SECONDS, stop, ends=ends))
+        number: PartialCopy(copy.number, relay.locate(copy.place.position, _LOCATE_SECONDS, stop, ends=ends))
         for number, copy in ordered
     }
 

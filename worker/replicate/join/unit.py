@@ -210,7 +210,7 @@ class JoiningUnit:
         """Whether no table is copied in part, parked or joining."""
         # In this order, as in :meth:`status`: a table that leaves the stream is in the driver's tables until it is
         # pending.
-        interrupted = bool(self._driver.tables.interrupted)
+        interrupted = bool(self._driver.tables.copies)
         away = self._table_source.has_more() or self._join is not None
         return not interrupted and not away and self._main.plans is not None
 
@@ -224,7 +224,7 @@ class JoiningUnit:
             if place is None:
                 continue
             failpoints.hit("whole.aligned")
-            if self._is_whole() and not self._driver.tables.at_barrier(place).growing:
+            if self._is_whole() and not self._driver.tables.at_barrier(place).later:
                 return True
             # A statement before that place has parked a table, or one after it has already run.
             self._alignment.cancel()
@@ -298,7 +298,7 @@ class JoiningUnit:
         self._error = self._retry_at = None
         self._own_ended = True
         failures = 0
-        interrupted = self._driver.tables.interrupted
+        interrupted = self._driver.tables.copies
         if interrupted and self._end is not None:
             plans = self._driver.tables.plans
             raise self._end.error([plans[number].table.full_name for number in interrupted])
@@ -391,7 +391,8 @@ class JoiningUnit:
             tables=tables,
         )
 
-        merged = self._driver.tables.at_barrier(found[0].offset).with_joined(join.stream_tables)
+        own = self._driver.tables.at_barrier(found[0].offset)
+        merged = own.with_joined(join.stream_tables).checked(own, f"the take-over at {found[0].position}")
         executed = dict(zip(Stream, aligned.executed, strict=True))[Stream.MAIN]
         cleared = join.cleared_shards
         failpoints.hit("join.before_adopting")
@@ -405,9 +406,9 @@ class JoiningUnit:
                     who,
                     Stream.MAIN,
                     executed,
-                    timed=bool(merged.departing),
+                    timed=bool(merged.leaving),
                     partial=interrupted_copies.exist(session, who),
-                    growing=bool(merged.growing),
+                    growing=bool(merged.later),
                     renamed=bool(merged.partitioning.away),
                 )
             passed_marks.write(session, who, cleared)

@@ -19,8 +19,8 @@ from shardmerge.worker.daemon.subtask.phases.cascades import check_setting, chec
 from shardmerge.worker.daemon.subtask.phases.finish import finish_at_stop, finish_full, read_safe_mode_bound
 from shardmerge.worker.daemon.subtask.phases.run_tables import adder_of, handover_of, plans_of
 from shardmerge.worker.daemon.subtask.run_resources import RunResources
-from shardmerge.worker.ddl.decide.barrier_state import GrowingTable, StreamTables, TimedTable, plans_by_number
-from shardmerge.worker.ddl.decide.growing_tables import growing_tables, plans_before
+from shardmerge.worker.ddl.decide.barrier_state import StreamTables, own_tracks
+from shardmerge.worker.ddl.decide.track import Elsewhere, LaterStructure, Leaving, later_structures, plans_before
 from shardmerge.worker.ddl.driver import StatementDriver
 from shardmerge.worker.ddl.locks.lock_agent import LockAgent
 from shardmerge.worker.ddl.locks.parked_queue import ParkedQueue
@@ -37,7 +37,7 @@ from shardmerge.worker.replicate.join.rest_of_copy import RestOfCopy
 from shardmerge.worker.replicate.join.stream_state import excluded_tables, known_away_names, own_shards
 from shardmerge.worker.replicate.join.subtask_end import SubtaskEnd
 from shardmerge.worker.replicate.join.table_changes import check_transform_filters
-from shardmerge.worker.replicate.join.table_join import TableJoin, interrupted_tables
+from shardmerge.worker.replicate.join.table_join import TableJoin, locate_copies
 from shardmerge.worker.replicate.join.task_update import TaskUpdate
 from shardmerge.worker.replicate.join.unit import JoiningUnit
 from shardmerge.worker.replicate.unit import ReplicateUnit, StartState, translate_checkpoints
@@ -71,23 +71,23 @@ def replicate(
     host.relay.ensure_from(state.lowest())
     # The watermarks of every table of which the lanes may still see rows, under the rules of the old partitioning.
     marked = partitioning.plans(resources.source_id, tables) if partitioning is not None else plans
-    departing = state.departing(resources)
+    leaving_plans = state.leaving_plans(resources)
     check_transform_filters(marked, plans)
     places = {number: copy.place for number, copy in state.interrupted.items()}
     own = {plan.shard for plan in plans}
     with host.relay.one_generation() as relay_id:
-        handover = handover_of(resources, (*marked, *departing), stop, replicating=True, interrupted=places)
+        handover = handover_of(resources, (*marked, *leaving_plans), stop, replicating=True, interrupted=places)
         if stop.is_set:
             return Stopped()
         resume_at = _resume_offsets(host.relay, parked, stop)
         copies = {number: copy for number, copy in state.interrupted.items() if number in own}
-        interrupted = interrupted_tables(host.relay, copies, stop)
-        growing = state.growing(host.relay, stop)
+        partial_copies = locate_copies(host.relay, copies, stop)
+        later = state.later_structures(host.relay, stop)
         locks = resources.config.shard_mode != config_pb2.SHARD_MODE_NONE or any(
             not item.resumes_copy for item in parked.values()
         )
         queue, end = None, None
-        if full or locks or parked or interrupted or joining is not None:
+        if full or locks or parked or partial_copies or joining is not None:
             queue = ParkedQueue()
             end = _end_of(stop_search, state.checkpoints, handover, stop)
 
@@ -96,19 +96,11 @@ def replicate(
     start_state = StartState(state.checkpoints, partitioning, read_safe_mode_bound(resources), stop_search, limit)
     wanted = partitioning_for(resources.config, resources.lanes, plans).inherit(partitioning)
     wanted = replace(wanted, away=state.named, cascades=state.cascades.keys)
-    timed = {plan.shard: TimedTable(plan, resume_at[plan.shard], parked[plan.shard].place) for plan in departing}
-    begin = StreamTables(
-        tables,
-        plans_by_number(plans_before(rules, plans, growing)),
-        wanted,
-        TableScope(rules, frozenset(state.others)),
-        departing=timed,
-        interrupted=interrupted,
-        growing=growing,
-        away=state.others,
-    )
+    leaving = {at.shard: Leaving(at, resume_at[at.shard], parked[at.shard].place) for at in leaving_plans}
+    tracks = own_tracks(plans_before(rules, plans, later), later, partial_copies) | state.elsewhere() | leaving
+    begin = StreamTables(tables, tracks, wanted, TableScope(rules, frozenset(state.others)))
     if queue is not None:
-        queue.announce({number: item.offset for number, item in timed.items()})
+        queue.announce({number: track.offset for number, track in leaving.items()})
         queue.park(parked, resume_at)
         queue.copied(state.copied())
     copied_until = handover.copied_until() if handover is not None else {}
@@ -256,21 +248,27 @@ class _RecordedState:
             if number not in self.interrupted or self.interrupted[number].number > item.resumes_copy
         }
 
-    def departing(self, resources: RunResources) -> tuple[TablePlan, ...]:
+    def leaving_plans(self, resources: RunResources) -> tuple[TablePlan, ...]:
         """The plans of the parked tables whose rows the lanes still apply, up to the places where they are parked."""
         if self.partitioning is None:
             return ()
         places = {number: item.place for number, item in self.parked.items() if not item.released}
         return self.partitioning.leaving_plans(resources.source_id, self.tables, places)
 
-    def growing(self, relay: Relay, stop: StopSignal) -> dict[int, GrowingTable]:
-        """The tables of which the lanes may still meet rows without columns that a statement has added."""
+    def elsewhere(self) -> dict[int, Elsewhere]:
+        """The tracks of the tables that the lanes do not apply."""
+        found = {number: Elsewhere(name) for name, number in self.others.items()}
+        return found | {item.number: Elsewhere(item.name, item) for item in self.named}
+
+    def later_structures(self, relay: Relay, stop: StopSignal) -> dict[int, LaterStructure]:
+        """The structures of the tables of which the lanes may still meet rows without columns that a statement has
+        added."""
         if self.partitioning is None:
             return {}
         ends = GroupEnds()
-        return growing_tables(
+        return later_structures(
             self.partitioning.growing,
-            plans_by_number(self.plans),
+            {plan.shard: plan for plan in self.plans},
             self.checkpoints,
             lambda at: relay.locate(at, LOCATE_SECONDS, stop, ends=ends),
         )

@@ -9,15 +9,18 @@ from shardmerge.worker.core.mysql.show_create import CreateStatement
 from shardmerge.worker.core.position import RelayOffset, SourcePosition
 from shardmerge.worker.core.table_numbers import TableNumbers
 from shardmerge.worker.core.table_plan import TablePlan, TargetTable
-from shardmerge.worker.ddl.decide.barrier_state import (
-    BarrierChanges,
-    GrowingTable,
-    InterruptedTable,
-    StreamTables,
-    TimedTable,
-)
+from shardmerge.worker.ddl.decide.barrier_state import BarrierChanges, StreamTables, own_tracks
 from shardmerge.worker.ddl.decide.given_names import GivenNames
-from shardmerge.worker.ddl.decide.growing_tables import growing_tables, plans_before
+from shardmerge.worker.ddl.decide.track import (
+    Elsewhere,
+    Entering,
+    LaterStructure,
+    Leaving,
+    Own,
+    PartialCopy,
+    later_structures,
+    plans_before,
+)
 from shardmerge.worker.rules import Rules
 from shardmerge.worker.rules.table_scope import TableScope
 from shardmerge.worker.target.records.checkpoint import Checkpoint
@@ -45,7 +48,7 @@ def standing(*plans: TablePlan, tables: int | None = None) -> StreamTables:
     dealing = Partitioning(2, frozenset(p.target_name for p in plans if p.one_lane), frozenset(known), "{}")
     return StreamTables(
         tuple(known.get(number, past) for number in range(count)),
-        {made.shard: made for made in plans},
+        own_tracks(plans),
         dealing,
         TableScope(RULES, OTHERS),
     )
@@ -118,6 +121,7 @@ def test_merged_streams() -> None:
     own = standing(plan(0, "a"), plan(1, "b"), tables=4)
     joined = standing(plan(2, "joins", one_lane=True), tables=4)
     both = own.with_joined(joined)
+    assert both.violations() == ()
     assert [table.name for table in both.tables] == ["a", "b", "joins", "past"]
     assert sorted(both.plans) == [0, 1, 2]
     assert both.partitioning.shards == {0, 1, 2}
@@ -129,10 +133,8 @@ def test_tables_that_are_copied_in_part_leave_at_their_statement() -> None:
     """Unless the statement parks them at a lock or removes them; a table whose statement is later stays."""
     plans = [plan(number, f"t{number}") for number in range(4)]
     places = {0: 100, 1: 100, 2: 100, 3: 300}
-    before = replace(
-        standing(*plans),
-        interrupted={number: InterruptedTable(1 + number, RelayOffset(1, at)) for number, at in places.items()},
-    )
+    copies = {number: PartialCopy(1 + number, RelayOffset(1, at)) for number, at in places.items()}
+    before = replace(standing(*plans), tracks=own_tracks(plans, copies=copies))
     statement = statement_at(100, "ALTER TABLE t0 ADD c INT")
     passing = BarrierChanges(before, TableNumbers(4))
     passing.removed.add(1)
@@ -145,7 +147,7 @@ def test_tables_that_are_copied_in_part_leave_at_their_statement() -> None:
     assert not passing.parked[2].resumes_copy, "the lock releases it"
     result = passing.apply()
     assert sorted(result.plans) == [3]
-    assert sorted(result.interrupted) == [3]
+    assert sorted(result.copies) == [3]
     assert {("d", "renamed"), ("d", "t2")} <= result.scope.others
     assert ("d", "t0") not in result.scope.others, "another table may get the name"
 
@@ -163,56 +165,63 @@ def test_a_table_grows_at_its_place() -> None:
     place = RelayOffset(1, 70)
     record = Growing(0, SourcePosition("bin.000001", 70), ("v",))
     changes = BarrierChanges(standing(before, other), TableNumbers(2))
-    changes.set_later_structure(GrowingTable(after, place, record), creation())
+    changes.set_later_structure(LaterStructure(after, place, record), creation())
     result = changes.apply()
+    assert result.violations() == ()
     assert result.plans[0] is before, "the lanes have not reached the statement"
     assert result.recorded_plans == (after, other)
     assert result.tables[0] == after.table, "the structure that is recorded"
     assert result.partitioning.growing == (record,)
-    assert result.at_barrier(RelayOffset(1, 69)).growing.keys() == {0}
+    assert result.at_barrier(RelayOffset(1, 69)).later.keys() == {0}
     there = result.at_barrier(place)
-    assert (there.plans[0], there.growing, there.partitioning.growing) == (after, {}, ())
-    assert plans_before(RULES, (after, other), result.growing)[0].table.columns == before.table.columns
+    assert (there.plans[0], there.later, there.partitioning.growing) == (after, {}, ())
+    assert plans_before(RULES, (after, other), result.later)[0].table.columns == before.table.columns
 
 
 def test_a_table_enters_and_leaves_at_its_place() -> None:
     """The statement of the barrier is executed for a table that enters there."""
-    place = RelayOffset(1, 70)
-    own, other = (TimedTable(plan(at, name), place, StatementPlace(place_of(60), 0)) for at, name in enumerate("ab"))
+    end, place = RelayOffset(1, 70), StatementPlace(place_of(60), 0)
+    entering = Entering(plan(1, "b"), end, place)
+    joining = standing(plan(0, "a"))
     scope = TableScope(RULES, only=frozenset({("d", "a")}))
-    before = replace(standing(plan(0, "a")), scope=scope, arriving={1: other}, departing={0: own})
-    earlier = before.at_barrier(RelayOffset(1, 69))
-    assert (earlier.plans, earlier.scope) == (before.plans, scope)
-    assert (earlier.arriving, earlier.departing) == (before.arriving, before.departing)
-    there = before.at_barrier(place)
+    joining = replace(joining, tracks={**joining.tracks, 1: entering}, scope=scope)
+    assert joining.at_barrier(RelayOffset(1, 69)) is joining
+    there = joining.at_barrier(end)
     assert (sorted(there.plans), there.partitioning.shards) == ([0, 1], {0, 1})
     assert there.scope.only == {("d", "a"), ("d", "b")}
-    assert (there.arriving, there.departing) == ({}, {})
+    assert (there.entering, there.tracks[1]) == ({}, Own(plan(1, "b")))
+
+    own = standing(plan(0, "a"), tables=2)
+    own = replace(own, tracks={**own.tracks, 1: Leaving(plan(1, "joins"), end, place)})
+    assert own.at_barrier(RelayOffset(1, 69)) is own
+    assert own.at_barrier(end).tracks == {**own.tracks, 1: Elsewhere(("d", "joins"))}
 
 
 def test_tables_that_lanes_have_passed_no_longer_grow() -> None:
     made = {0: plan(0, "a")}
     records = [Growing(0, SourcePosition("bin.000001", byte), ("v",)) for byte in (70,)]
 
-    def found(*bytes_: int) -> dict[int, GrowingTable]:
+    def found(*bytes_: int) -> dict[int, LaterStructure]:
         lanes = [
             Checkpoint(lane, 1, 0, "relay", RelayOffset(1, byte), 0, SourcePosition("bin.000001", byte), 0.0)
             for lane, byte in enumerate(bytes_)
         ]
-        return growing_tables(records, made, lanes, lambda at: RelayOffset(1, at.pos))
+        return later_structures(records, made, lanes, lambda at: RelayOffset(1, at.pos))
 
     assert found(70, 80) == {}
-    assert found(60, 80) == {0: GrowingTable(made[0], RelayOffset(1, 70), records[0])}
-    assert growing_tables(records, {}, (), lambda at: RelayOffset(1, at.pos)) == {}
+    assert found(60, 80) == {0: LaterStructure(made[0], RelayOffset(1, 70), records[0])}
+    assert later_structures(records, {}, (), lambda at: RelayOffset(1, at.pos)) == {}
 
 
 def test_a_name_that_no_table_has_taken_stays_the_other_streams() -> None:
     """An operator has skipped a rename to the name of a table that joins."""
     names = GivenNames({}, frozenset({("d", "joins")}))
-    skipped = BarrierChanges(replace(standing(plan(0, "a")), away={("d", "joins"): 7}), TableNumbers(8), names=names)
+    before = standing(plan(0, "a"))
+    before = replace(before, tracks={**before.tracks, 7: Elsewhere(("d", "joins"))})
+    skipped = BarrierChanges(before, TableNumbers(8), names=names)
     skipped.detach_renamed()
     assert skipped.apply().scope.others == OTHERS
-    taken = BarrierChanges(replace(standing(plan(0, "a")), away={("d", "joins"): 7}), TableNumbers(8), names=names)
+    taken = BarrierChanges(before, TableNumbers(8), names=names)
     taken.set_structure(plan(0, "joins"), creation())
     taken.detach_renamed()
     assert taken.apply().scope.others == OTHERS - names.lost

@@ -16,13 +16,14 @@ from shardmerge.worker.ddl.decide.barrier_state import BarrierChanges, StreamTab
 from shardmerge.worker.ddl.decide.given_names import (
     GivenNames,
     creates_here,
-    dropped_away,
+    dropped_elsewhere,
     given_names,
     left_to_others,
     renames_of,
     reserved_number,
 )
 from shardmerge.worker.ddl.decide.routed_statements import RoutedScope
+from shardmerge.worker.ddl.decide.track import Elsewhere
 from shardmerge.worker.ddl.sql.statement import CreateTable, Ddl, parse_ddl
 from shardmerge.worker.relay.model import Statement
 from shardmerge.worker.replicate.join.stream_state import excluded_tables, known_away_names
@@ -138,7 +139,7 @@ def test_a_new_table_belongs_to_the_stream_of_the_table_that_it_is_like(
 )
 def test_a_table_of_another_stream_is_dropped(text: str, names: str) -> None:
     away = {("d", "a"): 3, ("d", "c"): 4}
-    assert dropped_away(ddl_of(text), away) == names_of(*names.split())
+    assert dropped_elsewhere(ddl_of(text), away) == names_of(*names.split())
 
 
 @pytest.mark.parametrize(("dropped", "left"), [((), None), ((4,), None), ((3,), (("d", "a"), 3))])
@@ -240,11 +241,10 @@ class _Streams:
         }
         tables = tuple(plan.table for plan in plans.values())
         self.numbers = TableNumbers(4)
-        dealing = Partitioning(1, frozenset(), frozenset({0, 1}), "{}")
-        away = {("d", "t2"): 2, ("d", "t3"): 3}
-        self.main = StreamTables(
-            tables, {at: plans[at] for at in (0, 1)}, dealing, TableScope(RULES, frozenset(away)), away=away
-        )
+        dealing = Partitioning(1, frozenset(), frozenset(), "{}")
+        elsewhere = {2: Elsewhere(("d", "t2")), 3: Elsewhere(("d", "t3"))}
+        scope = TableScope(RULES, names_of("t2", "t3"))
+        self.main = StreamTables(tables, elsewhere, dealing, scope)
         self.is_away = {f"t{number}": number > 1 for number in range(4)}
 
     def execute(self, text: str, at: int) -> None:
@@ -258,11 +258,12 @@ class _Streams:
             lambda name: RULES.route(*name) is not None,
         )
         dropped = {item.number for item in before.partitioning.away if item.dropped}
-        left = left_to_others(ddl, before.away, dropped, RULES, lambda name: False)
-        changes.dropped_away = dropped_away(ddl, before.away)
+        left = left_to_others(ddl, before.names_elsewhere, dropped, RULES, lambda name: False)
+        changes.dropped_elsewhere = dropped_elsewhere(ddl, before.names_elsewhere)
         if left is not None:
             changes.leave_table(left[0], StatementPlace(SourcePosition("bin.000001", at), 0), left[1])
         self.main = changes.apply()
+        assert self.main.violations() == ()
 
 
 @pytest.mark.parametrize("seed", range(100))
@@ -292,10 +293,10 @@ def test_the_names_are_the_same_after_a_restart(seed: int) -> None:
         is_away.update(after)
         main = streams.main
         wanted = names_of(*(name for name, way in is_away.items() if way))
-        assert main.scope.others == wanted == frozenset(main.away), text
+        assert main.scope.others == wanted == frozenset(main.names_elsewhere), text
         recorded = known_away_names(main.partitioning, None, [2, 3])
         assert recorded == main.partitioning.away
-        assert excluded_tables(main.tables, None, [2, 3], recorded) == dict(main.away)
+        assert excluded_tables(main.tables, None, [2, 3], recorded) == dict(main.names_elsewhere)
 
 
 def test_a_name_is_free_until_a_table_gets_it() -> None:
@@ -310,10 +311,10 @@ def test_a_name_is_free_until_a_table_gets_it() -> None:
     assert dropped() == {("d", "t2", 2), ("d", "t3", 3)}
     streams.execute("CREATE TABLE IF NOT EXISTS t2 (a INT)", 3)
     assert dropped() == {("d", "t3", 3)}
-    assert streams.main.away == {("d", "t2"): 4, ("d", "t3"): 3}
+    assert streams.main.names_elsewhere == {("d", "t2"): 4, ("d", "t3"): 3}
     streams.execute("RENAME TABLE t2 TO t3", 4)
     assert dropped() == set()
-    assert streams.main.away == {("d", "t3"): 4}
+    assert streams.main.names_elsewhere == {("d", "t3"): 4}
     streams.execute("DROP TABLE t3", 5)
     streams.execute("RENAME TABLE _t3_gho TO t3", 6)
     assert dropped() == set(), "a tool's table has taken the name"

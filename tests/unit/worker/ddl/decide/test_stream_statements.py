@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from types import MappingProxyType
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from shardmerge.proto import config_pb2
 from shardmerge.worker.core.position import RelayOffset, SourcePosition
-from shardmerge.worker.ddl.decide.barrier_state import StreamTables, TimedTable
+from shardmerge.worker.ddl.decide.barrier_state import StreamTables
 from shardmerge.worker.ddl.decide.routed_statements import RoutedScope
 from shardmerge.worker.ddl.decide.stream_statements import StreamStatements
+from shardmerge.worker.ddl.decide.track import Entering
 from shardmerge.worker.relay.model import Statement
 from shardmerge.worker.rules import Rules
 from shardmerge.worker.rules.table_scope import TableName, TableScope
@@ -45,9 +45,9 @@ def place(group: int) -> RelayOffset:
     return RelayOffset(1, 10 * group)
 
 
-def timed(number: int, name: str, at: int) -> TimedTable:
+def timed(number: int, name: str, at: int) -> Entering:
     plan = table_plan((integer(),), (0,), shard=number, schema="s", name=name)
-    return TimedTable(plan, place(at), StatementPlace.of(statement_at(at, "ALTER TABLE s.x ADD y INT")))
+    return Entering(plan, place(at), StatementPlace.of(statement_at(at, "ALTER TABLE s.x ADD y INT")))
 
 
 def statement_at(group: int, text: str) -> Statement:
@@ -57,7 +57,7 @@ def statement_at(group: int, text: str) -> Statement:
 def stream(begins: list[str], arriving: dict[str, int]) -> StreamTables:
     only: frozenset[TableName] = frozenset(("s", name) for name in begins)
     entering = {number: timed(number, name, at) for number, (name, at) in enumerate(arriving.items())}
-    return StreamTables((), {}, Partitioning(2, frozenset(), frozenset(), "{}"), TableScope(RULES, only=only), entering)
+    return StreamTables((), entering, Partitioning(2, frozenset(), frozenset(), "{}"), TableScope(RULES, only=only))
 
 
 def as_if_there(tables: StreamTables, statement: Statement) -> bool:
@@ -91,7 +91,7 @@ def test_a_table_enters_after_its_own_statement() -> None:
 
 def test_the_main_stream_has_all_tables_but_those_of_other_streams() -> None:
     scope = TableScope(RULES, others=frozenset({("s", "b")}))
-    tables = StreamTables((), {}, Partitioning(2, frozenset(), frozenset(), "{}"), scope, MappingProxyType({}))
+    tables = StreamTables((), {}, Partitioning(2, frozenset(), frozenset(), "{}"), scope)
     concerns = StreamStatements(tables, RULES)
     assert concerns(statement_at(1, "ALTER TABLE a ADD x INT"))
     assert not concerns(statement_at(1, "ALTER TABLE b ADD x INT"))
