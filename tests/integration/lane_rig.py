@@ -19,7 +19,7 @@ from shardmerge.worker.core.task_runner import TaskRunner
 from shardmerge.worker.daemon.subtask.run import SubTaskRun
 from shardmerge.worker.daemon.subtask.source_context import SourceContext
 from shardmerge.worker.ddl.decide.barrier_state import StreamTables, own_tracks
-from shardmerge.worker.ddl.driver import StatementDriver
+from shardmerge.worker.ddl.driver import SharedByStreams, StatementDriver
 from shardmerge.worker.ddl.locks.lock_client import LockClient
 from shardmerge.worker.relay.source_clock import SourceEnd
 from shardmerge.worker.replicate.join.unit import JoiningUnit
@@ -265,4 +265,4 @@ def driver_of(context: RunContext, plans: tuple[TablePlan, ...], lanes: int = 2)
     """Return the driver of the subtask's own lanes."""
     dealing = partitioning_for(context.config, lanes, plans)
     standing = StreamTables(context.tables, own_tracks(plans), dealing, TableScope(context.rules))
-    return StatementDriver(context, Stream.MAIN, standing, locks=False, relay_id=context.relay.relay_id)
+    return StatementDriver(context, Stream.MAIN, standing, SharedByStreams(), relay_id=context.relay.relay_id)

@@ -38,6 +38,7 @@ from shardmerge.worker.unit.contract import Failed, Outcome, Stopped
 from tests.integration.lane_rig import driver_of
 from tests.integration.snapshot_rig import META, RUN_SECRET, SOURCE, TASK, Rig, count_rows, subtask_config
 from tests.support.binlog import split
+from tests.support.fixed_clock import FixedClock
 from tests.support.mariadb import MariaDB
 from tests.support.task_runners import Threads
 from tests.support.wait import until
@@ -88,7 +89,7 @@ def _unit(rig: Rig, spark: Threads, lanes: int = LANES, skip_events: int = 0) ->
     )
     session.close()
     driver = driver_of(context, rig.plans, lanes)
-    return ReplicateUnit(context, rig.service, rig.plans, None, lambda: rig.start, StartState(first, None), driver)
+    return ReplicateUnit(context, rig.service, None, FixedClock(rig.start), StartState(first, None), driver)
 
 
 class _Running:

@@ -18,6 +18,7 @@ from shardmerge.worker.target.records import subtask_record
 from shardmerge.worker.unit.contract import Failed, Outcome, ProcessUnit, Stopped
 from tests.integration.lane_rig import driver_of
 from tests.integration.snapshot_rig import META, SOURCE, TASK, Rig, subtask_config
+from tests.support.fixed_clock import FixedClock
 from tests.support.mariadb import MariaDB
 from tests.support.wait import until
 
@@ -48,7 +49,7 @@ def _replicate(rig: Rig) -> ProcessUnit:
     finally:
         session.close()
     driver = driver_of(context, rig.plans)
-    return ReplicateUnit(context, rig.service, rig.plans, None, lambda: rig.start, StartState(first, None), driver)
+    return ReplicateUnit(context, rig.service, None, FixedClock(rig.start), StartState(first, None), driver)
 
 
 UNITS: dict[str, MakeUnit] = {"snapshot": _snapshot, "replicate": _replicate}

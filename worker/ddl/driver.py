@@ -87,6 +87,22 @@ def main_columns(tables: StreamTables) -> Mapping[str, str]:
     return {"dealing": tables.partitioning.to_json()}
 
 
+def _always(_: Statement) -> bool:
+    return True
+
+
+@dataclass(frozen=True, slots=True)
+class SharedByStreams:
+    """What the streams of one run of a subtask share. ``queue``: needed with ``locks``, and if tables may be copied in
+    part. ``locks``: the subtask takes part in sharding-DDL locks. ``main_has_executed``: whether the main stream is
+    past a statement; the streams of joining tables ask."""
+
+    ops: Ops = tuple
+    queue: ParkedQueue | None = None
+    locks: bool = False
+    main_has_executed: Callable[[Statement], bool] = _always
+
+
 @dataclass(frozen=True, slots=True)
 class _CurrentStatement:
     """The statement that a stream has reached. ``ddl``: None when it changes nothing, or an operator overrides it."""
@@ -111,37 +127,32 @@ class StatementDriver:
         context: RunContext,
         stream: Stream,
         tables: StreamTables,
+        shared: SharedByStreams,
         columns: RowColumns = main_columns,
-        parked_queue: ParkedQueue | None = None,
-        ops: Ops = tuple,
         copied_until: CopiedUntil = MappingProxyType({}),
         *,
-        locks: bool,
         relay_id: str,
         executed_to: RelayOffset | None = None,
     ) -> None:
-        """``parked_queue``: needed with ``locks``, and if tables may be copied in part. ``locks``: the subtask takes
-        part in sharding-DDL locks. ``relay_id``: of the relay log in which all offsets of the stream are.
-        ``executed_to``: statements before this offset have no effect: the recorded structures contain them."""
-        self._locks = locks
+        """``relay_id``: of the relay log in which all offsets of the stream are. ``executed_to``: statements before
+        this offset have no effect: the recorded structures contain them."""
+        self._shared = shared
         self._copied_until = copied_until
-        self._parked_queue = parked_queue
         # Statements up to where tables grow are executed: the lanes of a new run may meet them again.
         self._executed_to = max((later.offset for later in tables.later.values()), default=executed_to)
         self.relay_id = relay_id
-        self._ops = ops
         self._context = context
         self._stream = stream
         self._columns = columns
         self._waits_for = ""
         self._known = KnownStructures()
-        self._following = FollowingStatements(context, ops, copied_until, self._known, self._set_waiting)
+        self._following = FollowingStatements(context, shared.ops, copied_until, self._known, self._set_waiting)
         self._acted_on = ActedOn()  # of the present statement
         self.tables = tables
 
     def ops(self) -> tuple[BinlogOp, ...]:
         """The operator's current overrides for the source's binlog."""
-        return self._ops()
+        return self._shared.ops()
 
     def activity(self) -> str:
         """What the driver waits for, "" for nothing."""
@@ -169,7 +180,7 @@ class StatementDriver:
         self._acted_on = ActedOn()
         context, (_, task, source) = self._context, self._context.who
         queried = context.relay.read_query_event(statement)
-        override = override_for(context, self._ops, statement)
+        override = override_for(context, self._shared.ops, statement)
         statement, ddl = read_statement(context, statement, queried, override, stop)
         failpoints.hit("ddl.before")
         target = context.target_endpoint
@@ -195,9 +206,9 @@ class StatementDriver:
             if override is None:
                 last = self._execute_following(statement, ddl, session, changes, may_execute, stop, began, parks=parks)
             leaving = {number: track.offset for number, track in changes.leaving.items()}
-            if self._parked_queue is not None:
+            if self._shared.queue is not None:
                 # Before the records: the lock agent reads these first.
-                self._parked_queue.announce(leaving)
+                self._shared.queue.announce(leaving)
             failpoints.hit("ddl.before_passing")
             changes.taken = []  # also if it is not known whether the transaction was committed
             after = self._record(session, last, changes)
@@ -207,9 +218,9 @@ class StatementDriver:
         self._waits_for = ""
         self.tables = after
         self._executed_to = last.offset
-        if self._parked_queue is not None:
+        if self._shared.queue is not None:
             # Also without parked tables: the lock agent must publish tables that were added, removed or altered.
-            self._parked_queue.park(changes.parked, dict.fromkeys(changes.parked, statement.group_end) | leaving)
+            self._shared.queue.park(changes.parked, dict.fromkeys(changes.parked, statement.group_end) | leaving)
         log.info(
             "DDL applied, stream resumed",
             task=task,
@@ -289,7 +300,7 @@ class StatementDriver:
         apply_override(_NOT_AT_TARGET, passed_over, actor)
         is_mariadb = met.queried.is_mariadb
         for action in actions:
-            if isinstance(action, Alter) and self._locks:
+            if isinstance(action, Alter) and self._shared.locks:
                 with actor.naming_missing(action):
                     if context.config.shard_mode == config_pb2.SHARD_MODE_OPTIMISTIC:
                         actor.join_schemas(action, held, is_mariadb=is_mariadb)
@@ -335,12 +346,11 @@ class StatementDriver:
 
     def _wait_for_main(self, statement: Statement, stop: StopSignal) -> bool:
         """Wait until the main stream is past the statement, which it reaches whatever this stream does."""
-        queue = self._parked_queue
-        if queue is None or queue.is_executed_by_main(statement):
+        if self._shared.main_has_executed(statement):
             return True
         self._set_waiting(f"the main stream to reach {statement.position}")
         while not stop.wait(_LOOK_SECONDS):
-            if queue.is_executed_by_main(statement):
+            if self._shared.main_has_executed(statement):
                 self._set_waiting("")
                 return True
         return False
@@ -441,7 +451,12 @@ class StatementDriver:
 
     def _ddl_context(self, met: _CurrentStatement) -> DdlContext:
         return read_ddl_context(
-            self._context, self.tables, met.session, met.stop, lambda: self._reserved_number(met), waits=self._locks
+            self._context,
+            self.tables,
+            met.session,
+            met.stop,
+            lambda: self._reserved_number(met),
+            waits=self._shared.locks,
         )
 
     def _executor(self, met: _CurrentStatement, meant: EffectiveStatement, going: frozenset[int]) -> StatementExecutor:

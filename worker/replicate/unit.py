@@ -24,6 +24,7 @@ from shardmerge.worker.ddl.decide.barrier_state import StreamTables
 from shardmerge.worker.ddl.decide.track import plans_before
 from shardmerge.worker.ddl.driver import StatementDriver
 from shardmerge.worker.relay.relay import Relay
+from shardmerge.worker.relay.source_clock import SourceClock
 from shardmerge.worker.replicate.alignment import MAIN_ROLE, AlignedLanes, StreamRole
 from shardmerge.worker.replicate.bounds.stop_point import StopSearch
 from shardmerge.worker.replicate.bounds.stream_limit import StreamLimit
@@ -108,33 +109,26 @@ class ReplicateUnit:
     """A :class:`shardmerge.worker.unit.contract.ProcessUnit`. Needs a relay log that reaches back to the lowest of
     the checkpoints.
 
-    ``plans`` and the context's configuration: the wanted lanes; ``start_state``: the recorded lanes, under the
-    context's epoch. The lanes of joining tables are never repartitioned.
+    The tables of ``driver`` and the context's configuration: the wanted lanes; ``start_state``: the recorded lanes,
+    under the context's epoch. The lanes of joining tables are never repartitioned.
     """
 
     def __init__(
         self,
         context: RunContext,
         registry: LaneRegistry,
-        plans: tuple[TablePlan, ...],
         handover: Handover | None,
-        source_position: Callable[[], SourcePosition],
+        clock: SourceClock,
         start_state: StartState,
         driver: StatementDriver,
         role: StreamRole = MAIN_ROLE,
-        source_unknown: Callable[[], str] = str,
-        source_age: Callable[[], float] = float,
     ) -> None:
-        """``source_unknown``: why ``source_position`` may be out of date, "": it is not. ``source_age``: seconds since
-        it was read."""
         self._context = context
         self._registry = registry
-        self._plans = plans
+        self._plans = driver.tables.plans_in_order
         self._handover = handover
         self._watermarks = WatermarkRecorder(context, handover)
-        self._source_position = source_position
-        self._source_unknown = source_unknown
-        self._source_age = source_age
+        self._clock = clock
         self.applied_through = AppliedThrough()
         self._start_state = start_state
         self._driver = driver
@@ -270,7 +264,7 @@ class ReplicateUnit:
         self._aligned.resume()
 
     def status(self) -> worker_pb2.SyncStatus:
-        end, coordinator = self._source_position(), self._coordinator
+        end, coordinator = self._clock.position(), self._coordinator
         if coordinator is None:
             return worker_pb2.SyncStatus(
                 master_binlog=str(end),
@@ -290,8 +284,8 @@ class ReplicateUnit:
             unfetched_seconds=self._unfetched_seconds(),
             bytes_behind=lambda offset: relay.bytes_between(offset, head.offset),
             next_commit_time=relay.next_commit_time,
-            source_unknown=relay.unknown() or self._source_unknown(),
-            source_age=self._source_age(),
+            source_unknown=relay.unknown() or self._clock.unknown(),
+            source_age=self._clock.age(),
             target_waits=self._target_waits.of_lane,
         )
         status = sync_status(coordinator.views(), around, self._held_count.keys)
@@ -331,7 +325,7 @@ class ReplicateUnit:
     def _unfetched_seconds(self) -> float | None:
         now = time.monotonic()
         with self._progress_lock:
-            self._source_progress.add(now, self._source_position())
+            self._source_progress.add(now, self._clock.position())
             since = self._source_progress.unfetched_since(self._context.relay.head().position)
         return None if since is None else now - since
 
@@ -346,10 +340,10 @@ class ReplicateUnit:
 
     def _sample_catch_up(self) -> None:
         lowest, relay = self.lowest(), self._context.relay
-        if lowest is None or relay.unknown() or self._source_unknown():
+        if lowest is None or relay.unknown() or self._clock.unknown():
             return
         head = relay.head()
-        behind = relay.bytes_between(lowest, head.offset) + unfetched_bytes(head.position, self._source_position())
+        behind = relay.bytes_between(lowest, head.offset) + unfetched_bytes(head.position, self._clock.position())
         before, self._sampled = self._sampled, lowest
         applied = relay.bytes_between(before, lowest) if before is not None and before < lowest else 0
         with self._progress_lock:
@@ -358,12 +352,12 @@ class ReplicateUnit:
     def _sample_applied(self) -> None:
         status = self.status()
         if not status.unknown and (status.oldest_ms or not status.bytes_behind):
-            end = None if status.oldest_ms else self._source_position()
+            end = None if status.oldest_ms else self._clock.position()
             self.applied_through.add(time.monotonic(), status.oldest_ms / 1000, end)
 
     def applied_seconds(self) -> float | None:
         """See :meth:`AppliedThrough.seconds`: also while no lane runs."""
-        end = None if self._source_unknown() else self._source_position()
+        end = None if self._clock.unknown() else self._clock.position()
         return self.applied_through.seconds(time.monotonic(), end)
 
     def remaining_seconds(self) -> float | None:

@@ -119,15 +119,14 @@ class LockAgent:
         ops: Ops,
         committed: Callable[[], RelayOffset | None],
     ) -> None:
-        """``ops``: the operator's overrides. ``committed``: up to where all of the subtask's own lanes have committed;
-        None: that is not known."""
+        """``waiting``: its changes wake ``desk``. ``ops``: the operator's overrides. ``committed``: up to where all of
+        the subtask's own lanes have committed; None: that is not known."""
         self._committed = committed
         self._context = context
         self._lock_client = desk
         self._ops = ops
         self._inputs = LockInputsReader(context.who.source, context.rules, context.members)
         self._parked_queue = waiting
-        waiting.on_change = desk.wake
         self._canonical = CanonicalCreates()
         self._memo = StructureMemo()
         self._parked_statements: dict[Parked, ParkedStatement] = {}

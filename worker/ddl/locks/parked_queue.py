@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 from shardmerge.worker.core.position import RelayOffset
-from shardmerge.worker.relay.model import Statement
 from shardmerge.worker.target.records.parked_tables import Parked
 
 
@@ -15,25 +14,19 @@ def _nothing() -> None:
     pass
 
 
-def _always(_: Statement) -> bool:
-    return True
-
-
 class ParkedQueue:
     """Thread-safe. Its tables are recorded at the target already: the lock agent reads them there, and may release a
     table before the driver that recorded it calls :meth:`park`."""
 
-    def __init__(self) -> None:
+    def __init__(self, on_change: Callable[[], None] = _nothing) -> None:
+        """``on_change``: called after each change, by the thread that makes it."""
+        self._on_change = on_change
         self._changed = threading.Condition()
         self._version = 0
         self._tables: dict[int, Parked] = {}
         self._resume_at: dict[int, RelayOffset] = {}
         self._departing: dict[int, RelayOffset] = {}
         self._copied: dict[int, int] = {}
-        self.on_change: Callable[[], None] = _nothing
-        """Called after each change; set before the queue is used by several threads."""
-        self.is_executed_by_main: Callable[[Statement], bool] = _always
-        """Whether the main stream is past a statement; set before the queue is used by several threads."""
 
     def announce(self, departing: Mapping[int, RelayOffset]) -> None:
         """These tables are about to be recorded as parked. The lanes still apply their rows up to these offsets."""
@@ -83,7 +76,7 @@ class ParkedQueue:
     def _notify(self) -> None:
         self._version += 1
         self._changed.notify_all()
-        self.on_change()
+        self._on_change()
 
     def version(self) -> int:
         """A number that changes with every change of the queue."""

@@ -3,23 +3,18 @@ subtask's own lanes again."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from shardmerge.proto import worker_pb2
 from shardmerge.worker.core.mysql.connection import Session
-from shardmerge.worker.core.position import RelayOffset, SourcePosition
+from shardmerge.worker.core.position import RelayOffset
 from shardmerge.worker.core.table import Table
-from shardmerge.worker.ddl.decide.operator_override import Ops
 from shardmerge.worker.ddl.locks.lock_agent import LockAgent
 from shardmerge.worker.ddl.locks.parked_queue import ParkedQueue
 from shardmerge.worker.ddl.park_again import ParkAgain
-from shardmerge.worker.replicate.alignment import StreamAlignment
 from shardmerge.worker.replicate.join.replay import begin_replay, replayed_together
 from shardmerge.worker.replicate.join.rest_of_copy import RestOfCopy
-from shardmerge.worker.replicate.join.subtask_end import SubtaskEnd
-from shardmerge.worker.replicate.join.table_join import TableJoin, joining_plans
-from shardmerge.worker.replicate.running import LaneRegistry
+from shardmerge.worker.replicate.join.table_join import SharedByJoins, TableJoin, joining_plans
 from shardmerge.worker.target.records import subtask_record
 from shardmerge.worker.target.records.partitioning import Partitioning
 from shardmerge.worker.unit.run_context import RunContext
@@ -28,18 +23,14 @@ from shardmerge.worker.unit.run_context import RunContext
 @dataclass(frozen=True, slots=True)
 class ReleasedTables:
     """A :class:`shardmerge.worker.replicate.join.unit.TableSource` of the parked tables that are released. ``agent``:
-    of a subtask that takes part in sharding-DDL locks. ``end``: of the subtask. ``again``: parks tables that would not
-    get further than to their next statements."""
+    of a subtask that takes part in sharding-DDL locks. ``again``: parks tables that would not get further than to their
+    next statements."""
 
     context: RunContext
-    registry: LaneRegistry
-    source_position: Callable[[], SourcePosition]
-    alignment: StreamAlignment
+    shared: SharedByJoins
     parked: ParkedQueue
     agent: LockAgent | None
     rest: RestOfCopy
-    ops: Ops
-    end: SubtaskEnd | None
     again: ParkAgain
 
     def next(self) -> TableJoin | None:
@@ -52,7 +43,7 @@ class ReleasedTables:
         tables, may_lack_rows = self.context.at_target(self._recorded)
         context = replace(self.context, tables=tables)
         plans = joining_plans(context, frozenset(released))
-        if self.end is None:  # a statement after the end must not be executed
+        if self.shared.end is None:  # a statement after the end must not be executed
             parked = self.again.park(released, tables, plans)
             released = {number: each for number, each in released.items() if number not in parked}
             plans = tuple(plan for plan in plans if plan.shard in released)
@@ -60,17 +51,7 @@ class ReleasedTables:
                 return None
         one_lane = frozenset(plan.target_name for plan in plans if plan.one_lane)
         joining = begin_replay(context, released, one_lane, may_lack_rows.intersection(released))
-        return TableJoin(
-            context,
-            self.registry,
-            self.source_position,
-            joining,
-            self.alignment,
-            self.parked,
-            self.ops,
-            locks=self.agent is not None,
-            end=self.end,
-        )
+        return TableJoin(context, joining, self.shared)
 
     def wait(self, seconds: float) -> None:
         self.parked.wait_released(seconds)

@@ -15,18 +15,17 @@ from typing import TypeVar
 from shardmerge.proto import errors, failpoints, worker_pb2
 from shardmerge.proto.errors import ShardmergeError
 from shardmerge.worker.core.mysql.connection import Session, Side, coded_errors, connect
-from shardmerge.worker.core.position import RelayOffset, SourcePosition
+from shardmerge.worker.core.position import RelayOffset
 from shardmerge.worker.core.stop_signal import StopSignal
 from shardmerge.worker.core.stream import Stream
 from shardmerge.worker.core.subtask_key import SubtaskKey
 from shardmerge.worker.core.table_plan import TablePlan, TargetTable
 from shardmerge.worker.ddl.decide.barrier_state import StreamTables
-from shardmerge.worker.ddl.decide.operator_override import Ops
 from shardmerge.worker.ddl.decide.track import PartialCopy
-from shardmerge.worker.ddl.driver import StatementDriver
-from shardmerge.worker.ddl.locks.parked_queue import ParkedQueue
+from shardmerge.worker.ddl.driver import SharedByStreams, StatementDriver
 from shardmerge.worker.relay.relay import Relay
 from shardmerge.worker.relay.serve.locate import GroupEnds
+from shardmerge.worker.relay.source_clock import SourceClock
 from shardmerge.worker.replicate.alignment import StreamAlignment, StreamRole
 from shardmerge.worker.replicate.bounds.stream_start import stream_start
 from shardmerge.worker.replicate.join.stream_state import joining_after, stream_tables
@@ -74,6 +73,18 @@ class _JoinStream:
     found: tuple[Checkpoint, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class SharedByJoins:
+    """What every table join of one run of a subtask uses. ``alignment``: shared with the subtask's own lanes. ``ddl``:
+    its queue takes the tables that leave the stream. ``end``: of both streams."""
+
+    registry: LaneRegistry
+    clock: SourceClock
+    alignment: StreamAlignment
+    ddl: SharedByStreams
+    end: SubtaskEnd | None
+
+
 class TableJoin:
     """The join of one set of tables in one run of the subtask. :meth:`run` may be called again after a failure.
 
@@ -83,29 +94,14 @@ class TableJoin:
     def __init__(
         self,
         context: RunContext,
-        registry: LaneRegistry,
-        source_position: Callable[[], SourcePosition],
         joining: Joining,
-        alignment: StreamAlignment,
-        parked: ParkedQueue,
-        ops: Ops,
-        *,
-        locks: bool,
-        end: SubtaskEnd | None,
+        shared: SharedByJoins,
         watch_indexes: Callable[[Iterable[TargetTable]], None] = lambda _: None,
     ) -> None:
-        """``alignment``: shared by both streams; ``parked``: takes the tables that leave the stream; ``ops``: see
-        :data:`shardmerge.worker.ddl.decide.operator_override.Ops`; ``locks``: see :class:`StatementDriver`; ``end``: of
-        both streams; ``watch_indexes``: gets the targets whose indexes may wait for the load that begins."""
+        """``watch_indexes``: gets the targets whose indexes may wait for the load that begins."""
         self._watch_indexes = watch_indexes
-        self._end = end
-        self._ops = ops
-        self._locks = locks
-        self._alignment = alignment
-        self._parked = parked
+        self._shared = shared
         self._context = context
-        self._registry = registry
-        self._source_position = source_position
         self._joining = joining
         self.names: frozenset[TableName] = joining.names(context.tables)
         self._phase = JoinPhase.STARTING
@@ -150,9 +146,9 @@ class TableJoin:
             partial_copies = locate_copies(self._context.relay, copies, stop)
         if stop.is_set:
             return Stopped()
-        if self._end is not None:
+        if self._shared.end is not None:
             furthest = max(item.offset for item in translate_checkpoints(self._context.relay, found, stop))
-            check = self._end.checker([f"{schema}.{table}" for schema, table in self.names])
+            check = self._shared.end.checker([f"{schema}.{table}" for schema, table in self.names])
             check(furthest if handover is None else max(furthest, handover.done_at))
         driver = self._driver(plans, handover, entries, partial_copies, relay_id, skips_to)
         self._stream = _JoinStream(driver, handover, found)
@@ -242,16 +238,15 @@ class TableJoin:
         return TableScope(self._context.rules, only=self.names)
 
     def _lanes(self, stream: _JoinStream) -> ReplicateUnit:
-        state = stream.driver.tables
+        state, end = stream.driver.tables, self._shared.end
         return ReplicateUnit(
             replace(self._context, tables=state.tables),
-            self._registry,
-            state.plans_in_order,
+            self._shared.registry,
             stream.handover,
-            self._source_position,
-            StartState(stream.found, state.partitioning, end=self._end.limit if self._end is not None else None),
+            self._shared.clock,
+            StartState(stream.found, state.partitioning, end=None if end is None else end.limit),
             stream.driver,
-            StreamRole(Stream.JOIN, self._alignment),
+            StreamRole(Stream.JOIN, self._shared.alignment),
         )
 
     def _entry_offsets(self, stop: StopSignal) -> dict[int, RelayOffset]:
@@ -293,11 +288,9 @@ class TableJoin:
             self._context,
             Stream.JOIN,
             state,
+            self._shared.ddl,
             columns,
-            self._parked,
-            self._ops,
             copied_until,
-            locks=self._locks,
             relay_id=relay_id,
             executed_to=skips_to,
         )

@@ -20,8 +20,15 @@ from shardmerge.worker.daemon.subtask.phases.finish import finish_at_stop, finis
 from shardmerge.worker.daemon.subtask.phases.run_tables import adder_of, handover_of, plans_of
 from shardmerge.worker.daemon.subtask.run_resources import RunResources
 from shardmerge.worker.ddl.decide.barrier_state import StreamTables, own_tracks
-from shardmerge.worker.ddl.decide.track import Elsewhere, LaterStructure, Leaving, later_structures, plans_before
-from shardmerge.worker.ddl.driver import StatementDriver
+from shardmerge.worker.ddl.decide.track import (
+    Elsewhere,
+    LaterStructure,
+    Leaving,
+    PartialCopy,
+    later_structures,
+    plans_before,
+)
+from shardmerge.worker.ddl.driver import SharedByStreams, StatementDriver
 from shardmerge.worker.ddl.locks.lock_agent import LockAgent
 from shardmerge.worker.ddl.locks.parked_queue import ParkedQueue
 from shardmerge.worker.ddl.park_again import ParkAgain
@@ -37,7 +44,7 @@ from shardmerge.worker.replicate.join.rest_of_copy import RestOfCopy
 from shardmerge.worker.replicate.join.stream_state import excluded_tables, known_away_names, own_shards
 from shardmerge.worker.replicate.join.subtask_end import SubtaskEnd
 from shardmerge.worker.replicate.join.table_changes import check_transform_filters
-from shardmerge.worker.replicate.join.table_join import TableJoin, locate_copies
+from shardmerge.worker.replicate.join.table_join import SharedByJoins, TableJoin, locate_copies
 from shardmerge.worker.replicate.join.task_update import TaskUpdate
 from shardmerge.worker.replicate.join.unit import JoiningUnit
 from shardmerge.worker.replicate.unit import ReplicateUnit, StartState, translate_checkpoints
@@ -56,6 +63,7 @@ from shardmerge.worker.target.records.partitioning import AwayName, Partitioning
 from shardmerge.worker.target.records.subtask_record import SubTaskRow
 from shardmerge.worker.target.tables.make_targets import plans_for
 from shardmerge.worker.unit.contract import Finished, Outcome, Stopped
+from shardmerge.worker.unit.run_context import RunContext
 
 
 def replicate(
@@ -63,117 +71,159 @@ def replicate(
 ) -> Outcome:
     """Replicate until the stop, a failure, or until every lane is at the configured end. With task-mode full that is as
     soon as all tables are complete: statements have interrupted the copies of some."""
-    full = resources.config.mode == config_pb2.TASK_MODE_FULL
-    host, ops = resources.host, resources.owner.binlog_ops
     state = _RecordedState.read(resources, rules, epoch, row)
-    partitioning, plans, tables = state.partitioning, state.plans, state.tables
-    joining, parked = state.joining, state.parked
-    host.relay.ensure_from(state.lowest())
-    # The watermarks of every table of which the lanes may still see rows, under the rules of the old partitioning.
-    marked = partitioning.plans(resources.source_id, tables) if partitioning is not None else plans
-    leaving_plans = state.leaving_plans(resources)
-    check_transform_filters(marked, plans)
-    places = {number: copy.place for number, copy in state.interrupted.items()}
-    own = {plan.shard for plan in plans}
-    with host.relay.one_generation() as relay_id:
-        handover = handover_of(resources, (*marked, *leaving_plans), stop, replicating=True, interrupted=places)
-        if stop.is_set:
-            return Stopped()
-        resume_at = _resume_offsets(host.relay, parked, stop)
-        copies = {number: copy for number, copy in state.interrupted.items() if number in own}
-        partial_copies = locate_copies(host.relay, copies, stop)
-        later = state.later_structures(host.relay, stop)
-        locks = resources.config.shard_mode != config_pb2.SHARD_MODE_NONE or any(
-            not item.resumes_copy for item in parked.values()
-        )
-        queue, end = None, None
-        if full or locks or parked or partial_copies or joining is not None:
-            queue = ParkedQueue()
-            end = _end_of(stop_search, state.checkpoints, handover, stop)
+    resources.host.relay.ensure_from(state.lowest())
+    places = _Places.locate(resources, state, stop)
+    if places is None:
+        return Stopped()
+    full = resources.config.mode == config_pb2.TASK_MODE_FULL
+    locks = resources.config.shard_mode != config_pb2.SHARD_MODE_NONE or state.has_locks
+    context = resources.context(rules, epoch, state.tables)
+    if full or locks or state.parked or places.copies or state.joining is not None:
+        end = _end_of(stop_search, state.checkpoints, places.handover, stop)
+        queue = ParkedQueue(resources.host.shards.wake)
+        shared = SharedByStreams(resources.owner.binlog_ops, queue, locks)
+        main = _MainStream.begin(resources, state, places, context, shared, stop_search, end)
+        outcome = _run_with_joins(resources, state, places, main, queue, end, stop)
+    else:
+        shared = SharedByStreams(resources.owner.binlog_ops)
+        main = _MainStream.begin(resources, state, places, context, shared, stop_search)
+        with adder_of(resources, state.plans).running(stop):
+            outcome = resources.run_unit(main.lanes, stop)
+    if not isinstance(outcome, Finished):
+        return outcome
+    if full:
+        return finish_full(resources, epoch, main.driver.tables.plans_in_order, stop)
+    return finish_at_stop(resources, epoch, stop_search)
 
-    context = resources.context(rules, epoch, tables)
-    limit = end.limit if end is not None else None
-    start_state = StartState(state.checkpoints, partitioning, read_safe_mode_bound(resources), stop_search, limit)
-    wanted = partitioning_for(resources.config, resources.lanes, plans).inherit(partitioning)
-    wanted = replace(wanted, away=state.named, cascades=state.cascades.keys)
-    leaving = {at.shard: Leaving(at, resume_at[at.shard], parked[at.shard].place) for at in leaving_plans}
-    tracks = own_tracks(plans_before(rules, plans, later), later, partial_copies) | state.elsewhere() | leaving
-    begin = StreamTables(tables, tracks, wanted, TableScope(rules, frozenset(state.others)))
-    if queue is not None:
-        queue.announce({number: track.offset for number, track in leaving.items()})
-        queue.park(parked, resume_at)
-        queue.copied(state.copied())
-    copied_until = handover.copied_until() if handover is not None else {}
-    driver = StatementDriver(
-        context,
-        Stream.MAIN,
-        begin,
-        parked_queue=queue,
-        ops=ops,
-        copied_until=copied_until,
-        locks=locks,
-        relay_id=relay_id,
-    )
-    alignment = StreamAlignment(lambda: host.relay.head().offset, host.relay.wake)
-    role = StreamRole(Stream.MAIN, alignment)
-    lanes = ReplicateUnit(
-        context,
-        host.service,
-        begin.plans_in_order,
-        handover,
-        host.clock.position,
-        start_state,
-        driver,
-        role,
-        host.clock.unknown,
-        host.clock.age,
-    )
-    if queue is not None:
-        queue.is_executed_by_main = lambda statement: driver.has_executed(statement) or _is_past(lanes, statement)
-    if queue is None:
-        with adder_of(resources, plans).running(stop):
-            outcome = resources.run_unit(lanes, stop)
-        return finish_at_stop(resources, epoch, stop_search) if isinstance(outcome, Finished) else outcome
-    if joining is not None and not joining.replays and stop_search.stop is not None:
-        raise errors.replicate.UPDATE_OF_ENDING(
-            task=resources.config.task, source=resources.source_id, stop=stop_search.stop.shown
+
+@dataclass(frozen=True, slots=True)
+class _Places:
+    """The records' places in one generation of the relay log. ``leaving``: the parked tables whose rows the lanes still
+    apply; ``resume_at``: where the rows of all parked tables continue; ``copies``: the lanes' tables that are copied in
+    part; ``later``: the structures of tables of which the lanes may still meet rows without columns that a statement
+    has added. All by number."""
+
+    relay_id: str
+    handover: Handover | None
+    leaving: Mapping[int, Leaving]
+    resume_at: Mapping[int, RelayOffset]
+    copies: Mapping[int, PartialCopy]
+    later: Mapping[int, LaterStructure]
+
+    @staticmethod
+    def locate(resources: RunResources, state: _RecordedState, stop: StopSignal) -> _Places | None:
+        """None: ``stop`` came first. Raises TRANSFORM_FILTER_CHANGED and coded errors."""
+        relay, partitioning, parked = resources.host.relay, state.partitioning, state.parked
+        # The watermarks of every table of which the lanes may still see rows, under the rules of the old partitioning.
+        marked = state.plans
+        if partitioning is not None:
+            marked = partitioning.plans(resources.source_id, state.tables)
+        leaving = state.leaving_plans(resources)
+        check_transform_filters(marked, state.plans)
+        interrupted = {number: copy.place for number, copy in state.interrupted.items()}
+        own = {plan.shard for plan in state.plans}
+        with relay.one_generation() as relay_id:
+            handover = handover_of(resources, (*marked, *leaving), stop, replicating=True, interrupted=interrupted)
+            if stop.is_set:
+                return None
+            resume_at = _resume_offsets(relay, parked, stop)
+            copies = {number: copy for number, copy in state.interrupted.items() if number in own}
+            return _Places(
+                relay_id,
+                handover,
+                {plan.shard: Leaving(plan, resume_at[plan.shard], parked[plan.shard].place) for plan in leaving},
+                resume_at,
+                locate_copies(relay, copies, stop),
+                state.later_structures(relay, stop),
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class _MainStream:
+    """The subtask's own lanes. ``alignment``: for the streams of tables that join them."""
+
+    context: RunContext
+    shared: SharedByStreams
+    driver: StatementDriver
+    lanes: ReplicateUnit
+    alignment: StreamAlignment
+
+    @staticmethod
+    def begin(
+        resources: RunResources,
+        state: _RecordedState,
+        places: _Places,
+        context: RunContext,
+        shared: SharedByStreams,
+        stop_search: StopSearch,
+        end: SubtaskEnd | None = None,
+    ) -> _MainStream:
+        host, rules, handover = resources.host, context.rules, places.handover
+        wanted = partitioning_for(resources.config, resources.lanes, state.plans).inherit(state.partitioning)
+        wanted = replace(wanted, away=state.named, cascades=state.cascades.keys)
+        own = own_tracks(plans_before(rules, state.plans, places.later), places.later, places.copies)
+        tracks = {**own, **state.elsewhere(), **places.leaving}
+        tables = StreamTables(state.tables, tracks, wanted, TableScope(rules, frozenset(state.others)))
+        copied_until = handover.copied_until() if handover is not None else {}
+        driver = StatementDriver(
+            context, Stream.MAIN, tables, shared, copied_until=copied_until, relay_id=places.relay_id
         )
-    away = plans_for(rules, resources.source_id, tables, frozenset(parked))
-    join, added = None, tuple[TablePlan, ...]()
+        limit = end.limit if end is not None else None
+        bound = read_safe_mode_bound(resources)
+        start_state = StartState(state.checkpoints, state.partitioning, bound, stop_search, limit)
+        alignment = StreamAlignment(lambda: host.relay.head().offset, host.relay.wake)
+        role = StreamRole(Stream.MAIN, alignment)
+        lanes = ReplicateUnit(context, host.service, handover, host.clock, start_state, driver, role)
+        return _MainStream(context, shared, driver, lanes, alignment)
+
+    def has_executed(self, statement: Statement) -> bool:
+        """Whether the stream is past the statement."""
+        lowest = self.lanes.lowest()
+        return self.driver.has_executed(statement) or (lowest is not None and lowest >= statement.group_end)
+
+
+def _run_with_joins(
+    resources: RunResources,
+    state: _RecordedState,
+    places: _Places,
+    main: _MainStream,
+    queue: ParkedQueue,
+    end: SubtaskEnd | None,
+    stop: StopSignal,
+) -> Outcome:
+    """Run the lanes, and in parallel what brings other tables to them. Raises UPDATE_OF_ENDING."""
+    host, context, shared, joining = resources.host, main.context, main.shared, state.joining
+    queue.announce({number: track.offset for number, track in places.leaving.items()})
+    queue.park(state.parked, places.resume_at)
+    queue.copied(state.copied())
+    if joining is not None and not joining.replays and end is not None:
+        raise errors.replicate.UPDATE_OF_ENDING(task=resources.config.task, source=resources.source_id, stop=end.shown)
+    others = plans_for(context.rules, resources.source_id, state.tables, frozenset(state.parked))
+    added = joining.partitioning.plans(resources.source_id, state.tables) if joining is not None else ()
+    adder = adder_of(resources, (*state.plans, *added, *others), grows=joining is not None)
+    of_joins = replace(shared, main_has_executed=main.has_executed)
+    by_joins = SharedByJoins(host.service, host.clock, main.alignment, of_joins, end)
+    join = None
     if joining is not None:
-        added = joining.partitioning.plans(resources.source_id, tables)
-    adder = adder_of(resources, (*plans, *added, *away), grows=joining is not None)
-    if joining is not None:
-        own_context = resources.context(joining.partitioning.compiled_rules(), epoch, tables)
-        own_context = replace(own_context, copy_turn=context.copy_turn, numbers=context.numbers)
-        join = TableJoin(
-            own_context,
-            host.service,
-            host.clock.position,
-            joining,
-            alignment,
-            queue,
-            ops,
-            locks=locks,
-            end=end,
-            watch_indexes=adder.watch,
-        )
+        own = resources.context(joining.partitioning.compiled_rules(), context.epoch, state.tables)
+        own = replace(own, copy_turn=context.copy_turn, numbers=context.numbers)
+        join = TableJoin(own, joining, by_joins, adder.watch)
     with ExitStack() as background:
         background.enter_context(adder.running(stop))
         rest = RestOfCopy(context, queue, end)
         background.enter_context(rest.running(stop))
-        agent = LockAgent(context, host.shards, queue, ops, lanes.lowest) if locks else None
-        if agent is not None:
+        agent = None
+        if shared.locks:
+            agent = LockAgent(context, host.shards, queue, shared.ops, main.lanes.lowest)
             background.enter_context(agent.running(stop))
-        again = ParkAgain(context, ops, queue, relay_id)
-        table_source = ReleasedTables(
-            context, host.service, host.clock.position, alignment, queue, agent, rest, ops, end, again
+        again = ParkAgain(context, shared.ops, queue, places.relay_id)
+        table_source = ReleasedTables(context, by_joins, queue, agent, rest, again)
+        full = resources.config.mode == config_pb2.TASK_MODE_FULL
+        unit = JoiningUnit(
+            context, main.lanes, main.driver, main.alignment, join, table_source, ends_when_whole=full, end=end
         )
-        unit = JoiningUnit(context, lanes, driver, alignment, join, table_source, ends_when_whole=full, end=end)
-        outcome = resources.run_unit(unit, stop)
-    if full and isinstance(outcome, Finished):
-        return finish_full(resources, epoch, driver.tables.plans_in_order, stop)
-    return finish_at_stop(resources, epoch, stop_search) if isinstance(outcome, Finished) else outcome
+        return resources.run_unit(unit, stop)
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,6 +290,11 @@ class _RecordedState:
                 cascades = first_cascades(resources, plans, creations)
         return _RecordedState(found, partitioning, tables, joining, parked, interrupted, others, named, plans, cascades)
 
+    @property
+    def has_locks(self) -> bool:
+        """Whether a lock or an operator must release tables."""
+        return any(not item.resumes_copy for item in self.parked.values())
+
     def copied(self) -> dict[int, int]:
         """The parked tables whose rest is copied, as far as that was possible, with their interruptions."""
         return {
@@ -277,11 +332,6 @@ class _RecordedState:
         """The position back to which the relay log must reach: the lowest at which one of its streams continues."""
         starts = [self.joining.start] if self.joining is not None else []
         return _lowest([_lowest_of(self.checkpoints), *starts, *(item.resume_at for item in self.parked.values())])
-
-
-def _is_past(lanes: ReplicateUnit, statement: Statement) -> bool:
-    lowest = lanes.lowest()
-    return lowest is not None and lowest >= statement.group_end
 
 
 def _resume_offsets(relay: Relay, parked: Mapping[int, Parked], stop: StopSignal) -> dict[int, RelayOffset]:

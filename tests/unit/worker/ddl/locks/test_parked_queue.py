@@ -12,9 +12,8 @@ from shardmerge.worker.target.records.statement_session import UNKNOWN_SESSION
 
 
 def test_a_table_departs_until_all_lanes_have_committed_its_rows() -> None:
-    queue = ParkedQueue()
-    changes: list[int] = []
-    queue.on_change = lambda: changes.append(queue.version())
+    changes: list[bool] = []
+    queue = ParkedQueue(lambda: changes.append(True))
     queue.announce({1: RelayOffset(1, 50), 2: RelayOffset(1, 90)})
     assert queue.departing() == {1, 2}
     assert not changes
