@@ -12,7 +12,7 @@ from shardmerge.worker.core.mysql.connection import Endpoint, Session, Side, con
 from shardmerge.worker.core.stop_signal import StopSignal
 from shardmerge.worker.core.subtask_key import SubtaskKey
 from shardmerge.worker.core.table_plan import TargetTable
-from shardmerge.worker.ddl.execute.run_once import digest_of, key_of_run, run_once
+from shardmerge.worker.ddl.execute.run_once import OneRun, digest_of, key_of_run, run_once
 from shardmerge.worker.target.records import ddl_progress, subtask_record
 from shardmerge.worker.target.records.ddl_progress import Begun
 from shardmerge.worker.target.records.schema import ensure_meta
@@ -56,19 +56,9 @@ def _begun(session: Session, subject: str, clause: str) -> None:
 
 
 def _run(session: Session, source: str, clause: str, *, run: str = "") -> None:
-    run_once(
-        session,
-        SubtaskKey(META, TASK, source),
-        1,
-        [TARGET],
-        f"ALTER TABLE {TARGET.quoted} {clause}",
-        UNKNOWN_SESSION,
-        StopSignal(),
-        lambda _: None,
-        subject="" if run else JOIN,
-        run=run,
-        computed=not run,
-    )
+    text, subject = f"ALTER TABLE {TARGET.quoted} {clause}", "" if run else JOIN
+    one = OneRun([TARGET], text, UNKNOWN_SESSION, subject, run=run, computed=not run)
+    run_once(session, SubtaskKey(META, TASK, source), 1, one, StopSignal(), lambda _: None)
 
 
 def _columns(server: Database) -> list[str]:

@@ -25,7 +25,14 @@ from shardmerge.worker.core.stop_signal import StopSignal
 from shardmerge.worker.core.subtask_key import SubtaskKey
 from shardmerge.worker.core.table_plan import TargetTable
 from shardmerge.worker.ddl.execute.optimistic import STRICT
-from shardmerge.worker.ddl.execute.run_once import finish_computed, join_subject, key_of_run, run_once, subject_of
+from shardmerge.worker.ddl.execute.run_once import (
+    OneRun,
+    finish_computed,
+    join_subject,
+    key_of_run,
+    run_once,
+    subject_of,
+)
 from shardmerge.worker.target.records import ddl_progress, divided_statements, subtask_record
 from shardmerge.worker.target.records.schema import ensure_meta
 from tests.support.database import Database
@@ -73,19 +80,9 @@ def _new_table(server: Database) -> None:
 
 def _run(server: Database, source: str, clauses: str = SWAP, *, run: str = "", computed: bool = False) -> None:
     with _session(server) as session:
-        run_once(
-            session,
-            SubtaskKey(META, TASK, source),
-            1,
-            [TARGET],
-            f"ALTER TABLE {TARGET.quoted} {clauses}",
-            STRICT,
-            StopSignal(),
-            lambda _: None,
-            subject=join_subject(TARGET) if computed else "",
-            run=run,
-            computed=computed,
-        )
+        text, subject = f"ALTER TABLE {TARGET.quoted} {clauses}", join_subject(TARGET) if computed else ""
+        one = OneRun([TARGET], text, STRICT, subject, run=run, computed=computed)
+        run_once(session, SubtaskKey(META, TASK, source), 1, one, StopSignal(), lambda _: None)
 
 
 def _killed_at(monkeypatch: pytest.MonkeyPatch, number: int, act: Callable[[], None]) -> str:

@@ -37,6 +37,7 @@ from shardmerge.worker.ddl.execute.optimistic import (
 from shardmerge.worker.ddl.execute.remove_rows import drop_shard, truncate_shard
 from shardmerge.worker.ddl.execute.rename_targets import run_renames
 from shardmerge.worker.ddl.execute.run_once import (
+    OneRun,
     finish_computed,
     join_subject,
     run_once,
@@ -247,19 +248,12 @@ class StatementExecutor:
                 context.changes.subjects.add(subject)
                 context.changes.joined.add(shard.target)
                 if clauses:
-                    run_once(
-                        context.session,
-                        context.who,
-                        context.epoch,
-                        [shard.target],
+                    text, position = (
                         f"ALTER TABLE {shard.target.quoted} {', '.join(clauses)}",
-                        STRICT,
-                        context.stop,
-                        context.on_wait,
-                        subject,
-                        position=context.statement.position,
-                        computed=True,
+                        context.statement.position,
                     )
+                    one = OneRun([shard.target], text, STRICT, subject, position, computed=True)
+                    run_once(context.session, context.who, context.epoch, one, context.stop, context.on_wait)
                 context.changes.set_structure(plan, tracked.creation)
                 context.changes.dropped.update(dropped)
 

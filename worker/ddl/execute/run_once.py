@@ -120,91 +120,109 @@ def key_of_run(targets: Sequence[TargetTable], run: str) -> str:
     return hashlib.sha256("\n".join([subject_of(targets), run]).encode()).hexdigest()[:32]
 
 
-def run_once(
-    session: Session,
-    who: SubtaskKey,
-    epoch: int,
-    targets: Sequence[TargetTable],
-    statement: str,
-    session_settings: StatementSession,
-    stop: StopSignal,
-    on_wait: Callable[[str], None],
-    subject: str = "",
-    prepare: Callable[[Session], None] = lambda _: None,
-    position: object = "",
-    run: str = "",
-    *,
-    computed: bool = False,
-    at: Statement | None = None,
-) -> None:
-    """Run ``statement``, which changes ``targets``, unless it has run. Its record stays: the caller deletes it in the
-    transaction that records the result.
+@dataclass(frozen=True, slots=True)
+class OneRun:
+    """A statement that changes ``targets`` at the target, and is to run once.
 
-    ``session_settings``: of the source's statement. ``on_wait``: called with what it waits for, "" for nothing.
-    ``subject``: the lock name; "" for that of the tables. ``prepare``: called before the tables' definitions are read
-    for the first time. ``position``: the statement's position at the source. ``run``: of a statement that any source of
-    the task may run once, see :func:`key_of_run`; a source that takes it over finds the record of the one before.
-    ``computed``: the statement was computed from the tables' definitions under a lock that the caller holds, so it has
-    not run, whatever was begun before. ``at``: the source's statement, where its tables alone identify the record.
-    Returns early, without a result, when
-    ``stop`` is set. Raises FENCED, DDL_REFUSED and ``pymysql.MySQLError``.
+    ``settings``: of the source's statement. ``subject``: the lock name; "" for that of the tables. ``position``: the
+    statement's position at the source. ``run``: of a statement that any source of the task may run once, see
+    :func:`key_of_run`; a source that takes it over finds the record of the one before. ``computed``: the statement was
+    computed from the tables' definitions under a lock that the caller holds, so it has not run, whatever was begun
+    before. ``at``: the source's statement, where its tables alone identify the record. ``prepare``: called before the
+    tables' definitions are read for the first time.
     """
-    _, task, source = who
-    subject = subject or subject_of(targets)
-    wait_for_indexes(session, who.schema, targets, stop, on_wait)
+
+    targets: Sequence[TargetTable]
+    statement: str
+    settings: StatementSession
+    subject: str = ""
+    position: object = ""
+    run: str = ""
+    computed: bool = False
+    at: Statement | None = None
+    prepare: Callable[[Session], None] = lambda _: None
+
+    @property
+    def lock_name(self) -> str:
+        return self.subject or subject_of(self.targets)
+
+    @property
+    def key(self) -> str:
+        """The key of its record."""
+        return key_of_run(self.targets, self.run) if self.run else self.lock_name
+
+
+def run_once(
+    session: Session, who: SubtaskKey, epoch: int, one: OneRun, stop: StopSignal, on_wait: Callable[[str], None]
+) -> None:
+    """Run the statement unless it has run. Its record stays: the caller deletes it in the transaction that records the
+    result. ``on_wait``: called with what it waits for, "" for nothing. Returns early, without a result, when ``stop``
+    is set. Raises FENCED, DDL_REFUSED and ``pymysql.MySQLError``.
+    """
+    wait_for_indexes(session, who.schema, one.targets, stop, on_wait)
     if stop.is_set:
         return
-    with subject_lock(session, who, epoch, subject, targets, stop, on_wait) as held:
-        if not held:
+    with subject_lock(session, who, epoch, one.lock_name, one.targets, stop, on_wait) as held:
+        if held:
+            wait_for_jobs(session, one.targets, stop, on_wait)
+        if held and not stop.is_set:
+            _run_alone(session, who, one, stop, on_wait)
+
+
+def _run_alone(
+    session: Session, who: SubtaskKey, one: OneRun, stop: StopSignal, on_wait: Callable[[str], None]
+) -> None:
+    """As :func:`run_once`, under the lock."""
+    parts = StatementParts(session, who, one.key, one.targets, one.settings, one.position, stop, on_wait)
+    known = None if one.computed else parts.recorded(one.statement, one.at, shared=bool(one.run))
+    if known is not None:
+        parts.run(*known)
+        return
+    step, now = _look_at(session, who, one)
+    divided = divided_at(session, one.statement, one.settings.sql_mode)
+    match step:
+        case NextStep.HAS_RUN:
+            log.info("a statement has run already", task=who.task, source=who.source, statement=one.statement)
             return
-        wait_for_jobs(session, targets, stop, on_wait)
-        if stop.is_set:
+        case _ if divided is not None:
+            place = "" if one.at is None else StatementPlace.of(one.at).to_json()
+            parts.begin(replace(divided, place=place, computed=one.computed), now)
             return
-        key = key_of_run(targets, run) if run else subject
-        parts = StatementParts(session, who, key, targets, session_settings, position, stop, on_wait)
-        known = None if computed else parts.recorded(statement, at, shared=bool(run))
-        if known is not None:
-            parts.run(*known)
-            return
-        begun = ddl_progress.read_begun(session, who, subject)
-        if begun is None or begun.statement != statement:
-            prepare(session)
-        now = digest_of(session, targets)
-        step = next_step(begun, statement, now)
-        if computed and step is NextStep.HAS_RUN:
-            step = NextStep.BEGIN
-        if run and step is NextStep.BEGIN:
-            others = ddl_progress.read_begun_by(session, *who[:2], key)
-            if any(other.before != now for other in others.values()):
-                step = NextStep.HAS_RUN
-        divided = divided_at(session, statement, session_settings.sql_mode)
-        match step:
-            case NextStep.HAS_RUN:
-                log.info("a statement has run already", task=task, source=source, statement=statement)
-                return
-            case _ if divided is not None:
-                place = "" if at is None else StatementPlace.of(at).to_json()
-                parts.begin(replace(divided, place=place, computed=computed), now)
-                return
-            case NextStep.BEGIN:
-                ddl_progress.write_begun(session, who, key, Begun(statement, now))
-            case NextStep.RUN:
-                pass
-        failpoints.hit("ddl.begun")
-        try:
-            with session_settings.applied_to(session):
-                has_run = run_statement(session, who, targets, statement, position, stop, on_wait)
-        except (ShardmergeError, pymysql.MySQLError):
-            # The server answered with an error, so it has not run. If an operator repaired the tables by hand
-            # meanwhile, their definitions differ and the record is kept.
-            with suppress(pymysql.MySQLError):  # the connection is lost: the state stays unknown
-                if not running_jobs(session, targets) and digest_of(session, targets) == now:
-                    ddl_progress.delete_begun(session, who, key)
-            raise
-        failpoints.hit("ddl.run")
-        if computed and has_run:
-            # Statements that were begun and not sent have still not run, though the definitions differ now.
-            ddl_progress.move_begun(session, who, key, now, digest_of(session, targets))
+        case NextStep.BEGIN:
+            ddl_progress.write_begun(session, who, one.key, Begun(one.statement, now))
+        case NextStep.RUN:
+            pass
+    failpoints.hit("ddl.begun")
+    try:
+        with one.settings.applied_to(session):
+            has_run = run_statement(session, who, one.targets, one.statement, one.position, stop, on_wait)
+    except (ShardmergeError, pymysql.MySQLError):
+        # The server answered with an error, so it has not run. If an operator repaired the tables by hand meanwhile,
+        # their definitions differ and the record is kept.
+        with suppress(pymysql.MySQLError):  # the connection is lost: the state stays unknown
+            if not running_jobs(session, one.targets) and digest_of(session, one.targets) == now:
+                ddl_progress.delete_begun(session, who, one.key)
+        raise
+    failpoints.hit("ddl.run")
+    if one.computed and has_run:
+        # Statements that were begun and not sent have still not run, though the definitions differ now.
+        ddl_progress.move_begun(session, who, one.key, now, digest_of(session, one.targets))
+
+
+def _look_at(session: Session, who: SubtaskKey, one: OneRun) -> tuple[NextStep, str]:
+    """The next step of the statement, and the digest of the tables' present definitions."""
+    begun = ddl_progress.read_begun(session, who, one.lock_name)
+    if begun is None or begun.statement != one.statement:
+        one.prepare(session)
+    now = digest_of(session, one.targets)
+    step = next_step(begun, one.statement, now)
+    if one.computed and step is NextStep.HAS_RUN:
+        step = NextStep.BEGIN
+    if one.run and step is NextStep.BEGIN:
+        others = ddl_progress.read_begun_by(session, *who[:2], one.key)
+        if any(other.before != now for other in others.values()):
+            step = NextStep.HAS_RUN
+    return step, now
 
 
 @dataclass(frozen=True, slots=True)
@@ -319,7 +337,7 @@ def run_statement(
     """Run a statement on ``tables`` at the target as soon as no other session locks them; False when ``stop`` is set
     before.
 
-    ``position``: see :func:`run_once`. Raises DDL_REFUSED and ``pymysql.MySQLError``.
+    ``position``: see :class:`OneRun`. Raises DDL_REFUSED and ``pymysql.MySQLError``.
     """
     _, task, source = who
     execute(session, f"SET SESSION lock_wait_timeout = {_MDL_WAIT_SECONDS}")

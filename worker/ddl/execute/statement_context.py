@@ -13,7 +13,7 @@ from shardmerge.worker.core.stop_signal import StopSignal
 from shardmerge.worker.core.subtask_key import SubtaskKey
 from shardmerge.worker.core.table_plan import TablePlan, TargetTable
 from shardmerge.worker.ddl.decide.barrier_state import BarrierChanges
-from shardmerge.worker.ddl.execute.run_once import run_once, subject_of
+from shardmerge.worker.ddl.execute.run_once import OneRun, run_once
 from shardmerge.worker.ddl.sql.statement import Ddl
 from shardmerge.worker.relay.model import Statement
 from shardmerge.worker.target.records.statement_session import StatementSession
@@ -68,27 +68,15 @@ class StatementContext:
         subject: str = "",
         prepare: Callable[[Session], None] = lambda _: None,
     ) -> None:
-        """See :func:`shardmerge.worker.ddl.execute.run_once.run_once`."""
-        subject = subject or subject_of(targets)
-        self.changes.subjects.add(subject)
+        """See :class:`shardmerge.worker.ddl.execute.run_once.OneRun`."""
+        position = self.statement.position
+        one = OneRun(targets, text, self.source_session, subject, position, at=self.statement, prepare=prepare)
+        self.changes.subjects.add(one.lock_name)
         # A separate session: it holds a lock until it ends.
         with cancellable_session(
             self.stop, self.run_context.target_endpoint, Side.TARGET, name="target", read_timeout=None
         ) as session:
-            run_once(
-                session,
-                self.who,
-                self.epoch,
-                targets,
-                text,
-                self.source_session,
-                self.stop,
-                self.on_wait,
-                subject,
-                prepare,
-                self.statement.position,
-                at=self.statement,
-            )
+            run_once(session, self.who, self.epoch, one, self.stop, self.on_wait)
 
     @property
     def place(self) -> str:

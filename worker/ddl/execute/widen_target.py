@@ -18,6 +18,7 @@ from shardmerge.worker.core.subtask_key import SubtaskKey
 from shardmerge.worker.core.table_plan import TablePlan
 from shardmerge.worker.ddl.execute.optimistic import STRICT
 from shardmerge.worker.ddl.execute.run_once import (
+    OneRun,
     finish_computed,
     join_subject,
     run_once,
@@ -75,7 +76,8 @@ class TargetWidener:
                 return
             if answer.clauses:
                 text = f"ALTER TABLE {target.quoted} {', '.join(answer.clauses)}"
-                run_once(session, who, self.epoch, [target], text, STRICT, self.stop, lambda _: None, computed=True)
+                one = OneRun([target], text, STRICT, computed=True)
+                run_once(session, who, self.epoch, one, self.stop, lambda _: None)
             if not self.stop.is_set:
                 session.begin()
                 ddl_progress.delete_begun(session, who, subject_of([target]))

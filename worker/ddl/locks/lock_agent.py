@@ -30,6 +30,7 @@ from shardmerge.worker.core.table_plan import TargetTable
 from shardmerge.worker.ddl.decide.operator_override import Ops
 from shardmerge.worker.ddl.execute.optimistic import STRICT, TargetJoin
 from shardmerge.worker.ddl.execute.run_once import (
+    OneRun,
     ended_subject,
     finish_computed,
     join_subject,
@@ -393,19 +394,9 @@ class LockAgent:
         schema, task, _ = context.who
         subject = ended_subject(target)
         if join.clauses:
-            run_once(
-                session,
-                context.who,
-                context.epoch,
-                [target],
-                f"ALTER TABLE {target.quoted} {', '.join(join.clauses)}",
-                STRICT,
-                stop,
-                self._set_activity,
-                subject,
-                position=ended.context.statement.position,
-                computed=True,
-            )
+            text, position = f"ALTER TABLE {target.quoted} {', '.join(join.clauses)}", ended.context.statement.position
+            one = OneRun([target], text, STRICT, subject, position, computed=True)
+            run_once(session, context.who, context.epoch, one, stop, self._set_activity)
             if stop.is_set:
                 return
         failpoints.hit("lock.joined")

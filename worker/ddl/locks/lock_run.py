@@ -21,6 +21,7 @@ from shardmerge.worker.ddl.execute.added_keys import target_keys, with_extracted
 from shardmerge.worker.ddl.execute.ddl_jobs import wait_for_jobs
 from shardmerge.worker.ddl.execute.optimistic import STRICT
 from shardmerge.worker.ddl.execute.run_once import (
+    OneRun,
     digest_of,
     finish_computed,
     join_subject,
@@ -173,18 +174,8 @@ class LockRunner:
             if plan is not None:
                 sql_mode = 0 if same is None else same.parked.sql_mode
                 text = with_extracted_columns(text, sql_mode, target_keys(session, plan))
-            run_once(
-                session,
-                context.who,
-                context.epoch,
-                [target_of(lock)],
-                text,
-                given,
-                stop,
-                self.on_wait,
-                position=position,
-                run=lock.generation,
-            )
+            one = OneRun([target_of(lock)], text, given, position=position, run=lock.generation)
+            run_once(session, context.who, context.epoch, one, stop, self.on_wait)
 
     def _plan_of(self, session: Session, target: TargetTable) -> TablePlan | None:
         """The plan of a shard table that is merged into ``target``."""
@@ -201,18 +192,9 @@ class LockRunner:
         if not again:
             return
         clauses = ", ".join(f"DROP COLUMN {quote_name(name)}" for name in again)
-        run_once(
-            session,
-            context.who,
-            context.epoch,
-            [target],
-            f"ALTER TABLE {target.quoted} {clauses}",
-            item.session,
-            stop,
-            self.on_wait,
-            position=item.place,
-            run=drop_of(lock),
-        )
+        text = f"ALTER TABLE {target.quoted} {clauses}"
+        one = OneRun([target], text, item.session, position=item.place, run=drop_of(lock))
+        run_once(session, context.who, context.epoch, one, stop, self.on_wait)
 
 
 def drop_of(lock: Lock) -> str:
