@@ -91,11 +91,10 @@ class Master:
         self._sealing = LeaderLoop(
             "passwords in etcd", self._etcd, self._election, Sealing(self._store, self._election).reconcile, loops=loops
         )
-        counted = CallCounts()
+        counted, calls = CallCounts(), RunningCalls()
         self._watch = MasterWatch(self._election, self._store, self._workers, settings.etcd_tls)
         self._probes = MasterProbes(self._election, self._store, counts, loops, self._ending, counted, self._watch)
         self._http: HttpEndpoint | None = None
-        calls = RunningCalls()
         self._self_report = SelfReport(settings.name, self._probes.probes(), calls)
         self._serving = Serving()
         self._commands = CommandLog(self._history, self._store)

@@ -59,7 +59,7 @@ from shardmerge.worker.daemon.orphaned_logs import OrphanedLogs
 from shardmerge.worker.daemon.probes import WorkerProbes
 from shardmerge.worker.daemon.registration import Registration
 from shardmerge.worker.daemon.source.server_id_lease import ServerIdLease
-from shardmerge.worker.daemon.source.source_runner import SourceRunner
+from shardmerge.worker.daemon.source.source_runner import OfWorker, SourceRunner
 from shardmerge.worker.daemon.subtask.subtask import Decision, SubTask
 from shardmerge.worker.daemon.task_service import TaskService
 from shardmerge.worker.daemon.worker_service import handlers
@@ -389,13 +389,15 @@ class Daemon:
                 config,
                 directory,
                 ServerIdLease(self._etcd, self._registration, config.source_id, config.server_id, derived(directory)),
-                self._spark,
-                self._task_service,
-                self._lane_address(),
-                self._registration,
-                lambda: self._registration.alive,
-                self._shards,
-                self._history,
+                OfWorker(
+                    self._spark,
+                    self._task_service,
+                    self._lane_address(),
+                    self._registration,
+                    lambda: self._registration.alive,
+                    self._shards,
+                    self._history,
+                ),
                 relay_paused=source.relay_paused,
             )
         except ShardmergeError as error:

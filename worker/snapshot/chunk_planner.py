@@ -68,7 +68,6 @@ class ChunkPlanner(threading.Thread):
     def __init__(
         self,
         context: RunContext,
-        store: SnapshotStore,
         plans: Sequence[TablePlan],
         stored: Sequence[StoredChunk],
         dispenser: Dispenser,
@@ -85,7 +84,7 @@ class ChunkPlanner(threading.Thread):
         self._target_endpoint = context.target_endpoint
         self._chunk_rows = wanted_rows(context.config)
         by_number = {plan.shard: plan for plan in plans}
-        self._store = store
+        self._store = SnapshotStore(context.who, context.epoch)
         self._plans = [by_number[number] for number in cascades.in_order(by_number)] if cascades.keys else plans
         self._cascades = cascades
         self._dispenser, self._progress, self._watch = dispenser, progress, watch

@@ -165,21 +165,7 @@ class SnapshotUnit:
         dispenser = self._dispenser = Dispenser(progress, stop, limiter, watch, times=times)
         by_shard = {plan.shard: plan for plan in plans}
         dispenser.add(PlannedChunk(by_shard[item.shard], item.chunk) for item in stored if item.loaded is None)
-        planner = ChunkPlanner(
-            context, self._store, plans, stored, dispenser, progress, watch, stop.child(), self._cascades
-        )
-        spec = ReaderSpec(
-            address=context.lane_address,
-            secret=context.run_secret,
-            task=config.task,
-            source_id=self._source_id,
-            epoch=context.epoch,
-            source=context.source_endpoint.without_secrets(),
-            target=context.target_endpoint.without_secrets(),
-            meta_schema=config.meta_schema,
-            plans=plans,
-            always_watermarks=config.snapshot.position == "watermark",
-        )
+        planner = ChunkPlanner(context, plans, stored, dispenser, progress, watch, stop.child(), self._cascades)
         monitor = self._load_monitor(dispenser, stop)
         context.compiled.admit(plans)
         readers = self.readers
@@ -205,7 +191,7 @@ class SnapshotUnit:
                 context.free_slots,
                 f"snapshot {config.task} {self._source_id}",
                 readers,
-                ReaderTask(spec),
+                ReaderTask(self._reader_spec()),
                 stop,
                 dispenser.fail,
             )
@@ -225,6 +211,21 @@ class SnapshotUnit:
             return Stopped()
         self._check_complete(watch, stop)
         return Finished()
+
+    def _reader_spec(self) -> ReaderSpec:
+        context, config = self._context, self._context.config
+        return ReaderSpec(
+            address=context.lane_address,
+            secret=context.run_secret,
+            task=config.task,
+            source_id=self._source_id,
+            epoch=context.epoch,
+            source=context.source_endpoint.without_secrets(),
+            target=context.target_endpoint.without_secrets(),
+            meta_schema=config.meta_schema,
+            plans=self._plans,
+            always_watermarks=config.snapshot.position == "watermark",
+        )
 
     def _load_monitor(self, dispenser: Dispenser, stop: StopSignal) -> LoadMonitor | None:
         """The monitor, if limits are configured. No chunk begins before its first measurement."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import click
 
 from shardmerge.ctl import render
@@ -51,12 +53,27 @@ def operate_source(
         print(sample_of(SourceModel), end="")
         return 0
     session = Session.current()
-    ids = session.settings.sources
+    request = _request(op, items, worker, session.settings.sources, dry_run=dry_run, ask_password=ask_password)
+    command = f"operate-source {op}"
+    answer = session.call(command, lambda master: master.OperateSource, request)
+    return session.show(command, answer, lambda: render.tables.operate_source(answer))
+
+
+def _request(
+    op: str | None, items: tuple[str, ...], worker: str, ids: Sequence[str], *, dry_run: bool, ask_password: bool
+) -> pb.OperateSourceRequest:
+    """``ids``: of sources, from the option of all commands. Raises ``click.UsageError``."""
+    if dry_run and op != "update":
+        raise click.UsageError("--dry-run goes with operate-source update only")
+    if ask_password and op != "update":
+        raise click.UsageError("--ask-password goes with operate-source update only")
+    if worker and op != "create":
+        raise click.UsageError("--worker goes with operate-source create only")
     match op:
         case "create":
             if not items:
                 raise click.UsageError("operate-source create needs at least one source file")
-            request = pb.OperateSourceRequest(
+            return pb.OperateSourceRequest(
                 op=pb.OperateSourceRequest.OP_CREATE, files=[config_file(item) for item in items], worker=worker
             )
         case "stop":
@@ -64,14 +81,14 @@ def operate_source(
                 raise click.UsageError("operate-source stop needs at least one source file or source id")
             files = [item for item in items if is_file_argument(item)]
             names = [item for item in items if item not in files]
-            request = pb.OperateSourceRequest(
+            return pb.OperateSourceRequest(
                 op=pb.OperateSourceRequest.OP_STOP,
                 files=[config_file(item) for item in files],
                 source_ids=[*names, *ids],
             )
         case "show":
             files = [item for item in items if is_file_argument(item)]
-            request = pb.OperateSourceRequest(
+            return pb.OperateSourceRequest(
                 op=pb.OperateSourceRequest.OP_SHOW,
                 files=[config_file(item) for item in files],
                 source_ids=[*(item for item in items if item not in files), *ids],
@@ -79,7 +96,7 @@ def operate_source(
         case "update":
             if not items:
                 raise click.UsageError("operate-source update needs at least one source file")
-            request = pb.OperateSourceRequest(
+            return pb.OperateSourceRequest(
                 op=pb.OperateSourceRequest.OP_UPDATE,
                 files=[source_file_with_password(item) if ask_password else config_file(item) for item in items],
                 dry_run=dry_run,
@@ -88,12 +105,3 @@ def operate_source(
             raise click.UsageError("operate-source needs one of create, update, stop, show")
         case _:
             raise click.UsageError(f"operate-source knows create, update, stop, show; not {op!r}")
-    if dry_run and op != "update":
-        raise click.UsageError("--dry-run goes with operate-source update only")
-    if ask_password and op != "update":
-        raise click.UsageError("--ask-password goes with operate-source update only")
-    if worker and op != "create":
-        raise click.UsageError("--worker goes with operate-source create only")
-    command = f"operate-source {op}"
-    answer = session.call(command, lambda master: master.OperateSource, request)
-    return session.show(command, answer, lambda: render.tables.operate_source(answer))

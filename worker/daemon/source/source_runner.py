@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from shardmerge.proto import config_pb2, diagnose_pb2, errors, worker_pb2
@@ -48,6 +49,19 @@ _CLOCK_ANSWER_SECONDS = 10.0
 _EVERYTHING = RelayOffset(0, 0)
 
 
+@dataclass(frozen=True, slots=True)
+class OfWorker:
+    """What a worker gives to the runner of its source. ``run_allowed``: whether the worker's registration lives."""
+
+    task_runner: TaskRunner
+    service: TaskService
+    lane_address: str
+    epochs: Epochs
+    run_allowed: Callable[[], bool]
+    shards: LockClient
+    history: History
+
+
 class SourceRunner:
     """Owns the source's relay and subtasks. Only the daemon's reconcile thread calls it, except :meth:`status` and
     :meth:`interrupt`."""
@@ -57,13 +71,7 @@ class SourceRunner:
         config: config_pb2.SourceConfig,
         relay_directory: Path,
         server_id: ServerIdLease,
-        spark: TaskRunner,
-        service: TaskService,
-        lane_address: str,
-        epochs: Epochs,
-        run_allowed: Callable[[], bool],
-        shards: LockClient,
-        history: History,
+        worker: OfWorker,
         *,
         relay_paused: bool,
     ) -> None:
@@ -82,7 +90,7 @@ class SourceRunner:
         self._subtasks: dict[str, SubTask] = {}
         self._ending: list[SubTask] = []
         self._lock = threading.Lock()
-        self._run_allowed = run_allowed
+        self._run_allowed = worker.run_allowed
         self._caught_up = CaughtUp()
         self._reconciled = False  # before that, subtasks may exist that are not known here
         self._clock = PollingClock(endpoint, config.source_id, self.relay.clock_offset)
@@ -90,16 +98,16 @@ class SourceRunner:
             config,
             self.relay,
             self._clock,
-            epochs,
-            spark,
-            service,
-            lane_address,
+            worker.epochs,
+            worker.task_runner,
+            worker.service,
+            worker.lane_address,
             self._needed_by_others,
-            shards,
-            history,
+            worker.shards,
+            worker.history,
             self.promised_slots,
         )
-        self._relay_history = RelayHistory(history, config.source_id)
+        self._relay_history = RelayHistory(worker.history, config.source_id)
         self._check: SourceCheck | None = None
         self.relay.set_needed(self._needed)
         self.relay.pause(paused=relay_paused)

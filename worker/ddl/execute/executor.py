@@ -248,11 +248,8 @@ class StatementExecutor:
                 context.changes.subjects.add(subject)
                 context.changes.joined.add(shard.target)
                 if clauses:
-                    text, position = (
-                        f"ALTER TABLE {shard.target.quoted} {', '.join(clauses)}",
-                        context.statement.position,
-                    )
-                    one = OneRun([shard.target], text, STRICT, subject, position, computed=True)
+                    text = f"ALTER TABLE {shard.target.quoted} {', '.join(clauses)}"
+                    one = OneRun([shard.target], text, STRICT, subject, context.statement.position, computed=True)
                     run_once(context.session, context.who, context.epoch, one, context.stop, context.on_wait)
                 context.changes.set_structure(plan, tracked.creation)
                 context.changes.dropped.update(dropped)

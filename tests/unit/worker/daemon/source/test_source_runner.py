@@ -16,7 +16,7 @@ from shardmerge.worker.core.mysql.connection import ServerInfo
 from shardmerge.worker.core.stop_signal import StopSignal
 from shardmerge.worker.core.task_runner import TaskRunner
 from shardmerge.worker.daemon.source.server_id_lease import ServerIdLease
-from shardmerge.worker.daemon.source.source_runner import SourceRunner
+from shardmerge.worker.daemon.source.source_runner import OfWorker, SourceRunner
 from shardmerge.worker.daemon.subtask import subtask as module
 from shardmerge.worker.daemon.subtask.run_resources import RunObserver
 from shardmerge.worker.daemon.subtask.source_context import SourceContext
@@ -69,13 +69,15 @@ def runner(service: TaskService, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         config,
         tmp_path,
         cast("ServerIdLease", _NoServerId()),
-        cast("TaskRunner", SimpleNamespace(is_local=True)),
-        service,
-        "",
-        cast("Epochs", None),
-        lambda: True,
-        cast("LockClient", None),
-        NO_HISTORY,
+        OfWorker(
+            cast("TaskRunner", SimpleNamespace(is_local=True)),
+            service,
+            "",
+            cast("Epochs", None),
+            lambda: True,
+            cast("LockClient", None),
+            NO_HISTORY,
+        ),
         relay_paused=True,
     )
     yield made
