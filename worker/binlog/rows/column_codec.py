@@ -135,6 +135,11 @@ class ColumnCodec:
         self.source = source
         if column.type_text.startswith("year(2)"):
             raise self.refused("two digits do not determine the century")
+        self._read_type(as_utf8, in_key)
+        self._read_mapping(mapping)
+
+    def _read_type(self, as_utf8: bool, in_key: bool) -> None:
+        column = self.column
         if column.kind == ValueKind.STRING:
             try:
                 self.introducer = introducer(column.charset)
@@ -150,6 +155,9 @@ class ColumnCodec:
             self.labels = [label.encode("utf-8", "surrogateescape") for label in column.labels]
             if column.kind == ValueKind.ENUM:
                 self.labels = [self.quoted(label) for label in self.labels]
+
+    def _read_mapping(self, mapping: Mapping | None) -> None:
+        column = self.column
         if isinstance(mapping, PartitionId):
             self.id_prefix = mapping.prefix
             self.id_bits = mapping.bits
