@@ -120,7 +120,7 @@ class KeyChecks:
     def _sample(self, holder: Holder) -> pb.CheckKeysResponse | pb.CheckResult:
         request = pb.CheckKeysRequest(source=holder.source, subtask=holder.subtask)
         try:
-            return self.workers.check_keys(holder.worker, request, self.seconds)
+            return self.workers.call(holder.worker, lambda stub: stub.CheckKeys, request, self.seconds)
         except ShardmergeError as error:
             return _ITEM.unasked(holder.source.source_id, error)
 
@@ -136,7 +136,7 @@ class KeyChecks:
         def ask(holder: Holder) -> pb.CheckKeysResponse | ShardmergeError:
             request = pb.CheckKeysRequest(source=holder.source, subtask=holder.subtask, looked_for=samples)
             try:
-                return self.workers.check_keys(holder.worker, request, self.seconds)
+                return self.workers.call(holder.worker, lambda stub: stub.CheckKeys, request, self.seconds)
             except ShardmergeError as error:
                 return error
 

@@ -56,7 +56,7 @@ class ShardChecks:
             recorded = self.as_recorded or holder.source.source_id not in started
             request = pb.CheckShardsRequest(source=holder.source, subtask=holder.subtask, as_recorded=recorded)
             try:
-                return self.workers.check_shards(holder.worker, request, self.seconds).structures
+                return self.workers.call(holder.worker, lambda stub: stub.CheckShards, request, self.seconds).structures
             except ShardmergeError as error:
                 return error
 
@@ -85,7 +85,7 @@ class ShardChecks:
             checked=checked,
         )
         try:
-            return self.workers.check_shards(holder.worker, request, self.seconds).results
+            return self.workers.call(holder.worker, lambda stub: stub.CheckShards, request, self.seconds).results
         except ShardmergeError as error:
             return [_ITEM.unasked(next(source for source in checked if source in sources), error)]
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from shardmerge.proto.tls.files import Certificates
 
 T = TypeVar("T")
+Request = TypeVar("Request")
 Item = TypeVar("Item")
 
 STATUS_SECONDS = 5.0
@@ -50,6 +51,16 @@ class Workers:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._channels: dict[str, _Connected] = {}
+
+    def call(
+        self,
+        worker: state.WorkerRecord,
+        method: Callable[[WorkerStub], grpc.UnaryUnaryMultiCallable[Request, T]],
+        request: Request,
+        seconds: float,
+    ) -> T:
+        """The worker's answer to ``request``. ``method``: the RPC."""
+        return self._ask(worker, lambda stub: method(stub)(request, timeout=seconds))
 
     def status(
         self, worker: state.WorkerRecord, task: str = "", seconds: float = STATUS_SECONDS
@@ -85,16 +96,6 @@ class Workers:
         )
         return self._ask(worker, lambda stub: stub.CheckSubTask(request, timeout=seconds))
 
-    def check_shards(
-        self, worker: state.WorkerRecord, request: pb.CheckShardsRequest, seconds: float
-    ) -> pb.CheckShardsResponse:
-        return self._ask(worker, lambda stub: stub.CheckShards(request, timeout=seconds))
-
-    def check_keys(
-        self, worker: state.WorkerRecord, request: pb.CheckKeysRequest, seconds: float
-    ) -> pb.CheckKeysResponse:
-        return self._ask(worker, lambda stub: stub.CheckKeys(request, timeout=seconds))
-
     def read_keys(self, worker: state.WorkerRecord, request: pb.ReadKeysRequest) -> Iterator[pb.KeyBatch]:
         """This call has no deadline: a source may have to sort all of its keys first."""
         batches = self._ask(worker, lambda stub: stub.ReadKeys(request))
@@ -115,73 +116,13 @@ class Workers:
         request = pb.PreviewUpdateRequest(source=source, subtask=subtask)
         return self._ask(worker, lambda stub: stub.PreviewUpdate(request, timeout=seconds))
 
-    def purge_relay(
-        self, worker: state.WorkerRecord, request: pb.WorkerPurgeRelayRequest, seconds: float = PURGE_SECONDS
-    ) -> pb.WorkerPurgeRelayResponse:
-        return self._ask(worker, lambda stub: stub.PurgeRelay(request, timeout=seconds))
-
-    def skipped(
-        self, worker: state.WorkerRecord, request: pb.WorkerSkippedRequest, seconds: float = STATUS_SECONDS
-    ) -> pb.WorkerSkippedResponse:
-        return self._ask(worker, lambda stub: stub.ListSkipped(request, timeout=seconds))
-
-    def quarantine(
-        self, worker: state.WorkerRecord, request: pb.WorkerQuarantineRequest, seconds: float
-    ) -> pb.WorkerQuarantineResponse:
-        return self._ask(worker, lambda stub: stub.Quarantine(request, timeout=seconds))
-
-    def explain_rules(
-        self, worker: state.WorkerRecord, request: pb.WorkerExplainRulesRequest, seconds: float
-    ) -> pb.WorkerExplainRulesResponse:
-        return self._ask(worker, lambda stub: stub.ExplainRules(request, timeout=seconds))
-
-    def show_targets(
-        self, worker: state.WorkerRecord, request: pb.WorkerExplainRulesRequest, seconds: float
-    ) -> pb.WorkerShowTargetsResponse:
-        return self._ask(worker, lambda stub: stub.ShowTargets(request, timeout=seconds))
-
-    def preview_ddl(
-        self, worker: state.WorkerRecord, request: pb.WorkerPreviewDDLRequest, seconds: float
-    ) -> pb.WorkerPreviewDDLResponse:
-        return self._ask(worker, lambda stub: stub.PreviewDDL(request, timeout=seconds))
-
-    def forget_task(
-        self, worker: state.WorkerRecord, request: pb.WorkerForgetTaskRequest, seconds: float
-    ) -> pb.WorkerForgetTaskResponse:
-        return self._ask(worker, lambda stub: stub.ForgetTask(request, timeout=seconds))
-
-    def rename_target(
-        self, worker: state.WorkerRecord, request: pb.WorkerRenameTargetRequest, seconds: float
-    ) -> pb.WorkerRenameTargetResponse:
-        return self._ask(worker, lambda stub: stub.RenameTarget(request, timeout=seconds))
-
-    def operate_schema(
-        self, worker: state.WorkerRecord, request: pb.WorkerSchemaRequest, seconds: float
-    ) -> pb.WorkerSchemaResponse:
-        return self._ask(worker, lambda stub: stub.OperateSchema(request, timeout=seconds))
-
-    def check_switch(
-        self, worker: state.WorkerRecord, request: pb.CheckSwitchRequest, seconds: float
-    ) -> pb.CheckSwitchResponse:
-        return self._ask(worker, lambda stub: stub.CheckSwitch(request, timeout=seconds))
-
     def relay_needs(self, worker: state.WorkerRecord, source: str) -> pb.RelayNeedsResponse:
         request = pb.RelayNeedsRequest(source=source)
         return self._ask(worker, lambda stub: stub.RelayNeeds(request, timeout=STATUS_SECONDS))
 
-    def check_move(
-        self, worker: state.WorkerRecord, request: pb.CheckMoveRequest, seconds: float
-    ) -> pb.CheckMoveResponse:
-        return self._ask(worker, lambda stub: stub.CheckMove(request, timeout=seconds))
-
     def diagnostics(self, worker: state.WorkerRecord, seconds: float) -> diagnostics.DaemonDiagnostics:
         """What the worker knows of itself."""
         return self._ask(worker, lambda stub: stub.Diagnostics(diagnostics.DiagnosticsRequest(), timeout=seconds))
-
-    def diagnose(
-        self, worker: state.WorkerRecord, request: pb.WorkerDiagnoseRequest, seconds: float
-    ) -> pb.WorkerDiagnoseResponse:
-        return self._ask(worker, lambda stub: stub.Diagnose(request, timeout=seconds))
 
     def overview(self, worker: state.WorkerRecord, seconds: float = STATUS_SECONDS) -> pb.WorkerOverviewResponse:
         return self._ask(worker, lambda stub: stub.Overview(pb.WorkerOverviewRequest(), timeout=seconds))

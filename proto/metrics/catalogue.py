@@ -2,11 +2,34 @@
 
 from __future__ import annotations
 
-from shardmerge.proto.metrics import dm_other, dm_syncer, own_both, own_master, own_worker
-from shardmerge.proto.metrics.family import Family
+import csv
+from pathlib import Path
 
-DM = (*dm_other.FAMILIES, *dm_syncer.FAMILIES)
-DM_LIBRARIES = dm_other.LIBRARY_FAMILIES
+from shardmerge.proto.metrics import dm_other, dm_syncer, own_both, own_master, own_worker
+from shardmerge.proto.metrics.family import Exporter, Family, Kind, Origin
+
+
+def _absent(origin: Origin) -> tuple[Family, ...]:
+    """The metrics of absent.tsv, which DM or its libraries have and these daemons have not."""
+    with Path(__file__).with_name("absent.tsv").open(encoding="utf-8", newline="") as file:
+        return tuple(
+            Family(
+                row["name"],
+                Kind(row["kind"]),
+                row["help"],
+                tuple(filter(None, row["labels"].split(","))),
+                row["unit"],
+                origin,
+                Exporter(row["exporter"]),
+                absent=row["absent"],
+            )
+            for row in csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE)
+            if row["origin"] == origin.value
+        )
+
+
+DM = (*dm_other.FAMILIES, *dm_syncer.FAMILIES, *_absent(Origin.DM))
+DM_LIBRARIES = (*dm_other.LIBRARY_FAMILIES, *_absent(Origin.DM_LIBRARY))
 OWN = (*own_worker.FAMILIES, *own_master.FAMILIES, *own_both.FAMILIES)
 
 CATALOGUE: dict[str, Family] = {family.name: family for family in (*DM, *DM_LIBRARIES, *OWN)}

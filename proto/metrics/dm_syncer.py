@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from shardmerge.proto.metrics.distribution import DURATIONS, LAGS, SIZES, STEPS, exponential, linear
+from shardmerge.proto.metrics.distribution import DURATIONS, LAGS, STEPS
 from shardmerge.proto.metrics.family import Family, Kind, Origin
 
 _family = partial(Family, origin=Origin.DM)
@@ -16,57 +16,6 @@ _TASK = ("task", "source_id")
 _WORKER = ("task", "worker", "source_id")
 _JOBS = ("type", "task", "queueNo", "source_id", "worker", "target_schema", "target_table")
 
-_IN_BLOCKS = (
-    "Lanes decode blocks of events in compiled code and take no time of a single event: dm_lane_seconds_total has the "
-    "time of each activity."
-)
-
-READ_BINLOG_DURATION = _seconds(
-    "dm_syncer_read_binlog_duration", help="Time to read one binlog event.", labels=_TASK, absent=_IN_BLOCKS
-)
-BINLOG_EVENT_SIZE = _family(
-    "dm_syncer_binlog_event_size",
-    Kind.HISTOGRAM,
-    "Size of a binlog event.",
-    _WORKER,
-    "bytes",
-    buckets=SIZES,
-    absent="Lanes decode blocks of events in compiled code and observe no single event: dm_relay_written_bytes_total "
-    "has the bytes.",
-)
-BINLOG_TRANSFORM_COST = _seconds(
-    "dm_syncer_binlog_transform_cost",
-    help="Time to transform one binlog event, by stage.",
-    labels=("stage", *_WORKER),
-    absent=_IN_BLOCKS,
-)
-CONFLICT_DETECT_DURATION = _seconds(
-    "dm_syncer_conflict_detect_duration",
-    help="Time to look for a conflict between rows of different queues.",
-    labels=_TASK,
-    absent="There are no conflicts to detect: a key always belongs to the same lane.",
-)
-ADD_JOB_DURATION = _seconds(
-    "dm_syncer_add_job_duration",
-    help="Time to put a job into a queue.",
-    labels=("type", "task", "queueNo", "source_id"),
-    absent="Lanes have no queues of jobs: each decodes its own rows.",
-)
-DISPATCH_BINLOG_DURATION = _seconds(
-    "dm_syncer_dispatch_binlog_duration",
-    help="Time to dispatch the rows of one binlog event.",
-    labels=("type", *_TASK),
-    absent="Nothing is dispatched: each lane reads all events and keeps its own rows.",
-)
-SKIP_BINLOG_DURATION = _family(
-    "dm_syncer_skip_binlog_duration",
-    Kind.HISTOGRAM,
-    "Time to skip one binlog event.",
-    ("type", *_TASK),
-    "seconds",
-    buckets=exponential(5e-7, 2, 25),
-    absent=_IN_BLOCKS,
-)
 ADDED_JOBS = _counter(
     "dm_syncer_added_jobs_total",
     help="Row changes of committed transactions, by type and target table. Equal to dm_syncer_finished_jobs_total: a "
@@ -84,12 +33,6 @@ IDEAL_QPS = _gauge(
     help="Row changes per second that the lanes would reach if they did nothing but write to the target.",
     labels=_WORKER,
 )
-QUEUE_SIZE = _gauge(
-    "dm_syncer_queue_size",
-    help="Jobs in a queue.",
-    labels=("task", "queue_id", "source_id"),
-    absent="Lanes have no queues of jobs: dm_lane_bytes_behind has what a lane has not applied.",
-)
 BINLOG_POS = _gauge(
     "dm_syncer_binlog_pos",
     help="Position in the binlog file: node is master (the end of the source's binlog) or syncer (the slowest lane).",
@@ -100,33 +43,10 @@ BINLOG_FILE = _gauge(
     help="Number of the binlog file: node is master (the end of the source's binlog) or syncer (the slowest lane).",
     labels=("node", *_TASK),
 )
-BINLOG_EVENT_ROW = _family(
-    "dm_syncer_binlog_event_row",
-    Kind.HISTOGRAM,
-    "Rows in a binlog event.",
-    ("worker", *_TASK),
-    buckets=linear(0, 100, 101),
-    absent="Lanes decode blocks of events in compiled code and observe no single event; 102 series for each subtask "
-    "would also be too many.",
-)
 TXN_DURATION = _seconds(
     "dm_syncer_txn_duration_time",
     help="Time of one transaction at the target, from its first statement to the answer to COMMIT.",
     labels=_WORKER,
-)
-QUERY_DURATION = _seconds(
-    "dm_syncer_query_duration_time",
-    help="Time of one query at the target.",
-    labels=_WORKER,
-    absent="A lane sends the statements of a small transaction together: there is no time of a single one. "
-    "dm_syncer_txn_duration_time has the time of the transaction.",
-)
-STMT_DURATION = _seconds(
-    "dm_syncer_stmt_duration_time",
-    help="Time of one statement at the target, by type.",
-    labels=("type", "task"),
-    absent="A lane sends the statements of a small transaction together: there is no time of a single one. "
-    "dm_syncer_txn_duration_time has the time of the transaction.",
 )
 EXIT_WITH_ERROR = _counter(
     "dm_syncer_exit_with_error_count",
@@ -156,12 +76,6 @@ REMAINING_TIME = _gauge(
     labels=(*_TASK, "worker"),
     unit="seconds",
 )
-UNSYNCED_TABLES = _gauge(
-    "dm_syncer_unsynced_table_number",
-    help="Shard tables that have not reached a sharding DDL.",
-    labels=("task", "table", "source_id"),
-    absent="A worker knows its own tables only: dm_ddl_lock_sources of dm-master counts sources that lack tables.",
-)
 SHARD_LOCK_RESOLVING = _gauge(
     "dm_syncer_shard_lock_resolving", help="1 while a lock of a sharding DDL of the task exists, else 0.", labels=_TASK
 )
@@ -187,28 +101,16 @@ CHECKPOINT_INTERVAL = _family(
 )
 
 FAMILIES = (
-    READ_BINLOG_DURATION,
-    BINLOG_EVENT_SIZE,
-    BINLOG_TRANSFORM_COST,
-    CONFLICT_DETECT_DURATION,
-    ADD_JOB_DURATION,
-    DISPATCH_BINLOG_DURATION,
-    SKIP_BINLOG_DURATION,
     ADDED_JOBS,
     FINISHED_JOBS,
     IDEAL_QPS,
-    QUEUE_SIZE,
     BINLOG_POS,
     BINLOG_FILE,
-    BINLOG_EVENT_ROW,
     TXN_DURATION,
-    QUERY_DURATION,
-    STMT_DURATION,
     EXIT_WITH_ERROR,
     REPLICATION_LAG,
     REPLICATION_LAG_HISTOGRAM,
     REMAINING_TIME,
-    UNSYNCED_TABLES,
     SHARD_LOCK_RESOLVING,
     FINISHED_TRANSACTIONS,
     TRANSACTION_BATCH,

@@ -36,9 +36,9 @@ class Exporter(enum.Enum):
 class Family:
     """A metric with all of its series.
 
-    ``help``: its meaning, one or two sentences. ``unit``: "seconds", "bytes" or "" for a number of things. ``buckets``:
-    the upper bounds of a histogram. ``absent``: why it is not exported, "": it is. ``bare``: a counter of DM whose name
-    does not end in `_total`; it is exported under both names.
+    ``help``: its meaning, one or two sentences. ``unit``: "seconds", "bytes" or "" for a number of things. ``absent``:
+    why it is not exported, "": it is. ``buckets``: the upper bounds of an exported histogram. ``bare``: a counter
+    of DM whose name does not end in `_total`; it is exported under both names.
     """
 
     name: str

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -24,9 +25,8 @@ PAIRS = {"mariadb": ("mariadb", "mariadb"), "mysql": ("mysql", "mysql"), "mixed"
 class Direct(Workers):
     """Returns the workers' answers without gRPC."""
 
-    def check_keys(
-        self, worker: state_pb.WorkerRecord, request: pb.CheckKeysRequest, seconds: float
-    ) -> pb.CheckKeysResponse:
+    def call(self, worker: state_pb.WorkerRecord, method: object, request: Any, seconds: float) -> Any:
+        assert isinstance(request, pb.CheckKeysRequest)
         return check_keys(request)
 
     def read_keys(self, worker: state_pb.WorkerRecord, request: pb.ReadKeysRequest) -> Iterator[pb.KeyBatch]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from shardmerge.master.commands.each_source import decided_for_each
 from shardmerge.master.state import State
 from shardmerge.master.store import Store
-from shardmerge.master.workers.client import Workers
+from shardmerge.master.workers.client import PURGE_SECONDS, Workers
 from shardmerge.master.workers.pause_limits import pause_limits
 from shardmerge.master.workers.wait import Waiter, failed
 from shardmerge.proto import errors
@@ -100,7 +100,7 @@ class RelayCommands:
             purge_request = worker.WorkerPurgeRelayRequest(
                 source=source, filename=request.filename, sub_dir=request.sub_dir
             )
-            answer = self.workers.purge_relay(holder, purge_request)
+            answer = self.workers.call(holder, lambda stub: stub.PurgeRelay, purge_request, PURGE_SECONDS)
         except ShardmergeError as error:
             return pb.SourcePurge(result=False, msg=str(error), source=source, worker=name, error=error_to_proto(error))
         return pb.SourcePurge(

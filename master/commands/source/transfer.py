@@ -66,7 +66,7 @@ class TransferCommand:
         needs = self.workers.relay_needs(holder, source)
         if needs.HasField("needed"):
             request = worker_pb2.CheckMoveRequest(source=settings, needed=needs.needed)
-            self.workers.check_move(new_worker, request, self.check_seconds)
+            self.workers.call(new_worker, lambda stub: stub.CheckMove, request, self.check_seconds)
 
 
 def _holds(source: str, name: str, state: State) -> bool:

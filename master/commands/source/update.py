@@ -150,7 +150,7 @@ class SourceUpdateCommand:
             raise errors.master.SOURCE_UNBOUND(source=source)
         subtasks = [state.subtasks[task, source].value.config for task in state.tasks_of(source)]
         request = worker.CheckSwitchRequest(source=after, subtasks=subtasks)
-        return self.workers.check_switch(holder, request, self.check_seconds)
+        return self.workers.call(holder, lambda stub: stub.CheckSwitch, request, self.check_seconds)
 
 
 def without_former_log(result: pb.SourceResult) -> pb.SourceResult:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from shardmerge.master.commands.each_source import decided_for_each
 from shardmerge.master.state import State
 from shardmerge.master.store import Store
-from shardmerge.master.workers.client import Workers
+from shardmerge.master.workers.client import STATUS_SECONDS, Workers
 from shardmerge.master.workers.wait import failed
 from shardmerge.proto import errors, worker_pb2
 from shardmerge.proto import master_pb2 as pb
@@ -198,4 +198,4 @@ class BinlogCommand:
         request = worker_pb2.WorkerSkippedRequest(subtask=state.subtasks[task, source].value.config)
         if place is not None:
             request.file, request.pos = place.file, place.pos
-        return self.workers.skipped(worker, request)
+        return self.workers.call(worker, lambda stub: stub.ListSkipped, request, STATUS_SECONDS)

@@ -51,7 +51,7 @@ class SchemaCommand:
                 from_source=request.from_source,
                 from_target=request.from_target,
             )
-            answer = self.workers.operate_schema(holder, worker_request, self.seconds)
+            answer = self.workers.call(holder, lambda stub: stub.OperateSchema, worker_request, self.seconds)
         except ShardmergeError as error:
             return pb.SourceSchema(
                 result=False, msg=str(error), source=source, worker=name, error=error_to_proto(error)

@@ -30,8 +30,9 @@ class PreviewCommand:
         """Raises TASK_UNKNOWN, SUBTASK_UNKNOWN, SOURCE_UNBOUND, and what the worker answers."""
         state = self.store.read()
         worker, subtask = pick_worker(request, state)
-        found = self.workers.preview_ddl(
+        found = self.workers.call(
             worker,
+            lambda stub: stub.PreviewDDL,
             worker_pb2.WorkerPreviewDDLRequest(
                 subtask=subtask,
                 task_sources=state.sources_of(request.task),

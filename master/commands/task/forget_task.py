@@ -72,7 +72,8 @@ class ForgetCommand:
         for subtask in _subtasks(request, state):
             asked = worker_pb2.WorkerForgetTaskRequest(subtask=subtask, only_mixed=True)
             try:
-                answer = self.workers.forget_task(pick_worker(subtask.source_id, state), asked, _LOOK_SECONDS)
+                worker = pick_worker(subtask.source_id, state)
+                answer = self.workers.call(worker, lambda stub: stub.ForgetTask, asked, _LOOK_SECONDS)
             except ShardmergeError as why:
                 get_logger().warning("cannot look whose rows are at the target", task=subtask.task, error=str(why))
                 continue
@@ -82,9 +83,8 @@ class ForgetCommand:
 
     def _ask(self, state: State, subtask: config.SubTaskConfig, epoch: int) -> worker_pb2.WorkerForgetTaskResponse:
         worker = pick_worker(subtask.source_id, state)
-        return self.workers.forget_task(
-            worker, worker_pb2.WorkerForgetTaskRequest(subtask=subtask, epoch=epoch), FORGET_SECONDS
-        )
+        asked = worker_pb2.WorkerForgetTaskRequest(subtask=subtask, epoch=epoch)
+        return self.workers.call(worker, lambda stub: stub.ForgetTask, asked, FORGET_SECONDS)
 
 
 def _subtasks(request: pb.OperateTaskRequest, state: State) -> Iterator[config.SubTaskConfig]:

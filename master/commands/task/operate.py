@@ -203,7 +203,7 @@ class TaskCommands:
         try:
             worker = pick_worker(subtask.source_id, self.store.read())
             request = worker_pb2.WorkerForgetTaskRequest(subtask=subtask)
-            found = list(to_add(self.workers.forget_task(worker, request, _DESCRIBE_SECONDS)))
+            found = list(to_add(self.workers.call(worker, lambda stub: stub.ForgetTask, request, _DESCRIBE_SECONDS)))
         except ShardmergeError as error:
             found = [f"Whether target tables lack indexes that the load deferred is not known: {error}"]
         if found:

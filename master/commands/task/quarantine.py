@@ -61,7 +61,7 @@ class QuarantineCommand:
                 table=request.table,
                 key=request.key,
             )
-            found = self.workers.quarantine(worker, worker_request, SECONDS)
+            found = self.workers.call(worker, lambda stub: stub.Quarantine, worker_request, SECONDS)
         except ShardmergeError as error:
             return failed(source, state.bound_name(source), error), worker_pb2.WorkerQuarantineResponse()
         text = _RESULTS[request.op].format(keys=found.done_keys, changes=found.done_changes, held=found.total_keys)

@@ -91,7 +91,7 @@ class RenameCommand:
     def _ask(self, wanted: Wanted, state: State, epoch: int) -> worker_pb2.WorkerRenameTargetResponse:
         worker = pick_worker(wanted.subtasks[0].source_id, state)
         request = worker_pb2.WorkerRenameTargetRequest(subtasks=wanted.subtasks, epoch=epoch)
-        return self.workers.rename_target(worker, request, FORGET_SECONDS)
+        return self.workers.call(worker, lambda stub: stub.RenameTarget, request, FORGET_SECONDS)
 
     def _check_versions(self, wanted: Wanted, state: State) -> None:
         """Check that the workers of all sources know this command: their next runs have to. Raises their errors."""
@@ -100,7 +100,7 @@ class RenameCommand:
             worker = pick_worker(subtask.source_id, state)
             request = worker_pb2.WorkerRenameTargetRequest(subtasks=[subtask])
             try:
-                self.workers.rename_target(worker, request, FORGET_SECONDS)
+                self.workers.call(worker, lambda stub: stub.RenameTarget, request, FORGET_SECONDS)
             except ShardmergeError as error:
                 if error.spec is not errors.master.RENAME_NOTHING:  # no table of this source moves
                     raise

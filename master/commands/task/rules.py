@@ -7,6 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
+import grpc
+
 from shardmerge.master.state import State
 from shardmerge.master.store import Store
 from shardmerge.master.workers.client import Workers
@@ -16,6 +18,7 @@ from shardmerge.proto import master_pb2 as pb
 from shardmerge.proto.config.task.task_file import parse_task
 from shardmerge.proto.errors import ShardmergeError
 from shardmerge.proto.rpc.coded_errors import error_to_proto
+from shardmerge.proto.worker_pb2_grpc import WorkerStub
 
 _Answer = TypeVar("_Answer")
 
@@ -39,7 +42,7 @@ class RulesCommand:
 
     def _one(self, subtask: config.SubTaskConfig, request: pb.ExplainRulesRequest, state: State) -> pb.SourceRules:
         part = pb.SourceRules(result=True, source=subtask.source_id)
-        answer = self._ask(self.workers.explain_rules, part, subtask, request, state)
+        answer = self._ask(lambda stub: stub.ExplainRules, part, subtask, request, state)
         if answer is None:
             return part
         part.tables.extend(answer.tables)
@@ -67,7 +70,7 @@ class RulesCommand:
         self, subtask: config.SubTaskConfig, request: pb.ExplainRulesRequest, state: State
     ) -> pb.SourceTargets:
         part = pb.SourceTargets(result=True, source=subtask.source_id)
-        answer = self._ask(self.workers.show_targets, part, subtask, request, state)
+        answer = self._ask(lambda stub: stub.ShowTargets, part, subtask, request, state)
         if answer is None:
             return part
         part.targets.extend(answer.targets)
@@ -79,7 +82,7 @@ class RulesCommand:
 
     def _ask(
         self,
-        call: Callable[[state_pb2.WorkerRecord, worker_pb2.WorkerExplainRulesRequest, float], _Answer],
+        method: Callable[[WorkerStub], grpc.UnaryUnaryMultiCallable[worker_pb2.WorkerExplainRulesRequest, _Answer]],
         part: pb.SourceRules | pb.SourceTargets,
         subtask: config.SubTaskConfig,
         request: pb.ExplainRulesRequest,
@@ -92,13 +95,10 @@ class RulesCommand:
                 raise errors.master.SOURCE_UNKNOWN(source=source)
             worker = pick_worker(source, state)
             part.worker = worker.name
-            return call(
-                worker,
-                worker_pb2.WorkerExplainRulesRequest(
-                    source=state.sources[source].value.config, subtask=subtask, tables=request.tables
-                ),
-                self.seconds,
+            asked = worker_pb2.WorkerExplainRulesRequest(
+                source=state.sources[source].value.config, subtask=subtask, tables=request.tables
             )
+            return self.workers.call(worker, method, asked, self.seconds)
         except ShardmergeError as error:
             part.result, part.msg = False, str(error)
             part.error.CopyFrom(error_to_proto(error))

@@ -67,7 +67,7 @@ class WhyCommand:
             if holder is None:
                 raise errors.master.SOURCE_UNBOUND(source=source)
             request = worker_pb2.WorkerDiagnoseRequest(task=task, source=source, seconds=seconds)
-            answer = self.workers.diagnose(holder, request, seconds + _MORE_SECONDS)
+            answer = self.workers.call(holder, lambda stub: stub.Diagnose, request, seconds + _MORE_SECONDS)
         except ShardmergeError as error:
             failure = error_to_proto(error)
         return SourceView(

@@ -53,7 +53,7 @@ def test_a_worker_that_leaves_while_it_is_asked_has_not_failed() -> None:
     leaving.start()
     try:
         with pytest.raises(ShardmergeError) as caught:
-            workers.diagnose(record, worker_pb2.WorkerDiagnoseRequest(), 60)
+            workers.call(record, lambda stub: stub.Diagnose, worker_pb2.WorkerDiagnoseRequest(), 60)
     finally:
         leaving.join()
         frozen.over.set()

@@ -43,4 +43,4 @@ def test_every_help_is_a_sentence() -> None:
         for text in (family.help, family.absent):
             assert not text or (not text[0].islower() and text.endswith(".")), (family.name, text)
         assert family.help
-        assert (family.kind is Kind.HISTOGRAM) == bool(family.buckets), family.name
+        assert (family.kind is Kind.HISTOGRAM and not family.absent) == bool(family.buckets), family.name

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from shardmerge.proto.metrics import dm_other, dm_syncer, own_worker
+from shardmerge.proto.metrics.catalogue import CATALOGUE
 from shardmerge.proto.metrics.distribution import LAGS, Histogram
 from shardmerge.proto.metrics.exposition import exposition
 from tests.support.metrics import parse
@@ -72,4 +73,4 @@ def test_a_sample_needs_the_labels_of_its_family() -> None:
 
 def test_what_is_not_exported_has_no_sample() -> None:
     with pytest.raises(ValueError, match="dm_syncer_queue_size"):
-        dm_syncer.QUEUE_SIZE.sample(1, task="t", queue_id="1", source_id="s")
+        CATALOGUE["dm_syncer_queue_size"].sample(1, task="t", queue_id="1", source_id="s")
