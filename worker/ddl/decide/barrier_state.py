@@ -178,7 +178,7 @@ class StreamTables:
             if isinstance(track, Own):
                 joined[number] = track
             elif isinstance(track, Entering):
-                joined[number] = Own(track.plan)
+                joined[number] = track.entered()
         tables = list(self.tables)
         for number, track in sorted(joined.items()):
             _put(tables, number, track.plan.table)

@@ -58,14 +58,18 @@ class Own:
 @dataclass(frozen=True, slots=True)
 class Entering:
     """A released table, whose rows the stream applies from group end ``offset`` on: there ends the statement at
-    ``place``, at which it was parked."""
+    ``place``, at which it was parked. ``copy``: a later statement has interrupted its copy."""
 
     plan: TablePlan
     offset: RelayOffset
     place: StatementPlace
+    copy: PartialCopy | None = None
+
+    def entered(self) -> Own:
+        return Own(self.plan, copy=self.copy)
 
     def at(self, offset: RelayOffset) -> Track:
-        return Own(self.plan) if self.offset <= offset else self
+        return self.entered() if self.offset <= offset else self
 
 
 @dataclass(frozen=True, slots=True)

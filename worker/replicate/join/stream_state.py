@@ -67,7 +67,9 @@ def stream_tables(
     numbers = joining.partitioning.shards
     tracks = own_tracks((plan for number, plan in plans.items() if number in numbers), copies=copies)
     tracks |= {item.number: Dropped((item.schema, item.table)) for item in joining.kept}
-    tracks |= {each.number: Entering(plans[each.number], entries[each.number], each.place) for each in joining.entries}
+    for entry in joining.entries:
+        at = entry.number
+        tracks[at] = Entering(plans[at], entries[at], entry.place, copies.get(at))
     names = (*(_name(tables[number]) for number in numbers), *((item.schema, item.table) for item in joining.kept))
     return StreamTables(tables, tracks, joining.partitioning, TableScope(rules, only=frozenset(names)))
 

@@ -75,6 +75,9 @@ def test_a_joined_table_keeps_the_place_of_its_copy() -> None:
     own = StreamTables(main().tables, {1: MAIN[1]}, partitioning, TableScope(RULES))
     other = replace(joining(), tracks={3: Own(PLANS[3], copy=PartialCopy(2, END))})
     assert own.with_joined(other).copies == {1: PartialCopy(1, END), 3: PartialCopy(2, END)}
+    entering = replace(joining(), tracks={3: Entering(PLANS[3], END, PLACE, PartialCopy(2, END))})
+    assert own.with_joined(entering).copies == {1: PartialCopy(1, END), 3: PartialCopy(2, END)}
+    assert entering.at_barrier(END).copies == {3: PartialCopy(2, END)}
 
 
 def test_the_manual_draws_the_steps() -> None:

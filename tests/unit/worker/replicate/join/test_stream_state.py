@@ -12,6 +12,7 @@ from shardmerge.worker.core.position import RelayOffset, SourcePosition
 from shardmerge.worker.core.table_numbers import TableNumbers
 from shardmerge.worker.core.table_plan import TablePlan
 from shardmerge.worker.ddl.decide.barrier_state import BarrierChanges
+from shardmerge.worker.ddl.decide.track import PartialCopy
 from shardmerge.worker.replicate.join.stream_state import (
     excluded_tables,
     is_after_statements,
@@ -113,3 +114,15 @@ def test_a_table_enters_a_stream_once_its_name_is_free() -> None:
     changes = BarrierChanges(before, TableNumbers(2))
     changes.set_structure(_table(0, "x"), CreateStatement("", ""))
     assert changes.apply().timed_plans == (plans[1],)
+
+
+def test_a_table_enters_with_the_place_at_which_its_copy_was_interrupted() -> None:
+    """It leaves the stream again at that statement, or the rest of its history would never be copied."""
+    plans = {number: _table(number, f"t{number}") for number in range(2)}
+    own = Partitioning(1, frozenset(), frozenset({0}), "{}")
+    joining = Joining(own, place(4), replays=True, entries=(PendingEntry(1, passed(8)),))
+    copies = {number: PartialCopy(7 + number, RelayOffset(1, 20)) for number in plans}
+    tables = tuple(plan.table for plan in plans.values())
+    begin = stream_tables(joining, RULES, tables, plans, {1: RelayOffset(1, 9)}, copies)
+    assert begin.copies == {0: copies[0]}
+    assert begin.at_barrier(RelayOffset(1, 9)).copies == copies
