@@ -73,21 +73,17 @@ def replicate(
     soon as all tables are complete: statements have interrupted the copies of some."""
     state = _RecordedState.read(resources, rules, epoch, row)
     resources.host.relay.ensure_from(state.lowest())
-    places = _Places.locate(resources, state, stop)
+    places = _Places.locate(resources, state, stop_search, stop)
     if places is None:
         return Stopped()
     full = resources.config.mode == config_pb2.TASK_MODE_FULL
-    locks = resources.config.shard_mode != config_pb2.SHARD_MODE_NONE or state.has_locks
+    queue = ParkedQueue(resources.host.shards.wake) if places.has_joins else None
+    shared = SharedByStreams(resources.owner.binlog_ops, queue, state.has_locks(resources.config))
     context = resources.context(rules, epoch, state.tables)
-    if full or locks or state.parked or places.copies or state.joining is not None:
-        end = _end_of(stop_search, state.checkpoints, places.handover, stop)
-        queue = ParkedQueue(resources.host.shards.wake)
-        shared = SharedByStreams(resources.owner.binlog_ops, queue, locks)
-        main = _MainStream.begin(resources, state, places, context, shared, stop_search, end)
-        outcome = _run_with_joins(resources, state, places, main, queue, end, stop)
+    main = _MainStream.begin(resources, state, places, context, shared, stop_search)
+    if queue is not None:
+        outcome = _run_with_joins(resources, state, places, main, queue, stop)
     else:
-        shared = SharedByStreams(resources.owner.binlog_ops)
-        main = _MainStream.begin(resources, state, places, context, shared, stop_search)
         with adder_of(resources, state.plans).running(stop):
             outcome = resources.run_unit(main.lanes, stop)
     if not isinstance(outcome, Finished):
@@ -102,7 +98,7 @@ class _Places:
     """The records' places in one generation of the relay log. ``leaving``: the parked tables whose rows the lanes still
     apply; ``resume_at``: where the rows of all parked tables continue; ``copies``: the lanes' tables that are copied in
     part; ``later``: the structures of tables of which the lanes may still meet rows without columns that a statement
-    has added. All by number."""
+    has added; all by number. ``has_joins``: other tables may have to join the lanes. ``end``: of both streams then."""
 
     relay_id: str
     handover: Handover | None
@@ -110,10 +106,14 @@ class _Places:
     resume_at: Mapping[int, RelayOffset]
     copies: Mapping[int, PartialCopy]
     later: Mapping[int, LaterStructure]
+    has_joins: bool
+    end: SubtaskEnd | None
 
     @staticmethod
-    def locate(resources: RunResources, state: _RecordedState, stop: StopSignal) -> _Places | None:
-        """None: ``stop`` came first. Raises TRANSFORM_FILTER_CHANGED and coded errors."""
+    def locate(
+        resources: RunResources, state: _RecordedState, stop_search: StopSearch, stop: StopSignal
+    ) -> _Places | None:
+        """None: ``stop`` came first. Raises TRANSFORM_FILTER_CHANGED, STOP_BEHIND and coded errors."""
         relay, partitioning, parked = resources.host.relay, state.partitioning, state.parked
         # The watermarks of every table of which the lanes may still see rows, under the rules of the old partitioning.
         marked = state.plans
@@ -129,6 +129,8 @@ class _Places:
                 return None
             resume_at = _resume_offsets(relay, parked, stop)
             copies = {number: copy for number, copy in state.interrupted.items() if number in own}
+            full = resources.config.mode == config_pb2.TASK_MODE_FULL
+            has_joins = full or state.has_locks(resources.config) or bool(parked or copies or state.joining)
             return _Places(
                 relay_id,
                 handover,
@@ -136,6 +138,8 @@ class _Places:
                 resume_at,
                 locate_copies(relay, copies, stop),
                 state.later_structures(relay, stop),
+                has_joins,
+                _end_of(stop_search, state.checkpoints, handover, stop) if has_joins else None,
             )
 
 
@@ -157,7 +161,6 @@ class _MainStream:
         context: RunContext,
         shared: SharedByStreams,
         stop_search: StopSearch,
-        end: SubtaskEnd | None = None,
     ) -> _MainStream:
         host, rules, handover = resources.host, context.rules, places.handover
         wanted = partitioning_for(resources.config, resources.lanes, state.plans).inherit(state.partitioning)
@@ -169,7 +172,7 @@ class _MainStream:
         driver = StatementDriver(
             context, Stream.MAIN, tables, shared, copied_until=copied_until, relay_id=places.relay_id
         )
-        limit = end.limit if end is not None else None
+        limit = None if places.end is None else places.end.limit
         bound = read_safe_mode_bound(resources)
         start_state = StartState(state.checkpoints, state.partitioning, bound, stop_search, limit)
         alignment = StreamAlignment(lambda: host.relay.head().offset, host.relay.wake)
@@ -189,11 +192,11 @@ def _run_with_joins(
     places: _Places,
     main: _MainStream,
     queue: ParkedQueue,
-    end: SubtaskEnd | None,
     stop: StopSignal,
 ) -> Outcome:
     """Run the lanes, and in parallel what brings other tables to them. Raises UPDATE_OF_ENDING."""
-    host, context, shared, joining = resources.host, main.context, main.shared, state.joining
+    host, context, shared = resources.host, main.context, main.shared
+    joining, end = state.joining, places.end
     queue.announce({number: track.offset for number, track in places.leaving.items()})
     queue.park(state.parked, places.resume_at)
     queue.copied(state.copied())
@@ -290,10 +293,10 @@ class _RecordedState:
                 cascades = first_cascades(resources, plans, creations)
         return _RecordedState(found, partitioning, tables, joining, parked, interrupted, others, named, plans, cascades)
 
-    @property
-    def has_locks(self) -> bool:
-        """Whether a lock or an operator must release tables."""
-        return any(not item.resumes_copy for item in self.parked.values())
+    def has_locks(self, config: config_pb2.SubTaskConfig) -> bool:
+        """Whether the subtask takes part in sharding-DDL locks: by its configuration, or by tables that are parked."""
+        is_parked = any(not item.resumes_copy for item in self.parked.values())
+        return config.shard_mode != config_pb2.SHARD_MODE_NONE or is_parked
 
     def copied(self) -> dict[int, int]:
         """The parked tables whose rest is copied, as far as that was possible, with their interruptions."""
