@@ -10,9 +10,10 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 
-from shardmerge.worker.core.mysql.connection import Session, quote_name
+from shardmerge.worker.core.mysql.connection import Session
 from shardmerge.worker.core.position import SourcePosition
 from shardmerge.worker.core.subtask_key import SubtaskKey
+from shardmerge.worker.target.records import subtask_rows
 
 
 class BoundKind(enum.Enum):
@@ -36,46 +37,21 @@ class Bound:
 
 def read(session: Session, who: SubtaskKey) -> dict[BoundKind, Bound]:
     """Raises ``pymysql.MySQLError``."""
-    with session.cursor() as cursor:
-        cursor.execute(
-            "SELECT `bound`, `given`, `source_file`, `source_pos`, `gtid_set`, `source_server`, `moment` "
-            f"FROM {quote_name(who.schema)}.`subtask_bound` WHERE `task` = %s AND `source` = %s",
-            (who.task, who.source),
-        )
-        found = [
-            Bound(
-                BoundKind(kind), str(given), SourcePosition(str(file), int(pos), str(gtids), str(server)), float(moment)
-            )
-            for kind, given, file, pos, gtids, server, moment in cursor.fetchall()
-        ]
-    return {bound.kind: bound for bound in found}
+    columns = "`bound`, `given`, `source_file`, `source_pos`, `gtid_set`, `source_server`, `moment`"
+    found: dict[BoundKind, Bound] = {}
+    for kind, given, file, pos, gtids, server, moment in subtask_rows.select(session, who, "subtask_bound", columns):
+        position = SourcePosition(str(file), int(pos), str(gtids), str(server))
+        found[BoundKind(kind)] = Bound(BoundKind(kind), str(given), position, float(moment))
+    return found
 
 
 def write(session: Session, who: SubtaskKey, bound: Bound) -> None:
     """Inside the caller's transaction. Raises ``pymysql.MySQLError``."""
-    position = bound.position
-    with session.cursor() as cursor:
-        cursor.execute(
-            f"REPLACE INTO {quote_name(who.schema)}.`subtask_bound` VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s)",
-            (
-                who.task,
-                who.source,
-                bound.kind.value,
-                bound.requested,
-                position.file,
-                position.pos,
-                position.gtid_set,
-                position.server,
-                bound.moment,
-            ),
-        )
+    at = bound.position
+    row = (bound.kind.value, bound.requested, at.file, at.pos, at.gtid_set, at.server, bound.moment)
+    subtask_rows.replace(session, who, "subtask_bound", [row])
 
 
 def delete(session: Session, who: SubtaskKey, kind: BoundKind) -> None:
     """Inside the caller's transaction. Raises ``pymysql.MySQLError``."""
-    with session.cursor() as cursor:
-        cursor.execute(
-            f"DELETE FROM {quote_name(who.schema)}.`subtask_bound` "
-            "WHERE `task` = %s AND `source` = %s AND `bound` = %s",
-            (who.task, who.source, kind.value),
-        )
+    subtask_rows.delete(session, who, "subtask_bound", "AND `bound` = %s", (kind.value,))

@@ -9,7 +9,7 @@ from shardmerge.worker.core.mysql.connection import Session, quote_name, quote_t
 from shardmerge.worker.core.position import RelayOffset, SourcePosition
 from shardmerge.worker.core.stream import Stream
 from shardmerge.worker.core.subtask_key import SubtaskKey
-from shardmerge.worker.target.records import subtask_record
+from shardmerge.worker.target.records import subtask_record, subtask_rows
 
 _COLUMNS = (
     "`lane`, `epoch`, `seq`, `relay_id`, `segment`, `byte`, `skip_events`, "
@@ -63,13 +63,7 @@ def _from_row(row: tuple[object, ...]) -> Checkpoint:
 
 def read_all(connection: Session, who: SubtaskKey, stream: Stream = Stream.MAIN) -> tuple[Checkpoint, ...]:
     """The checkpoint of every lane of the stream, by lane number."""
-    with connection.cursor() as cursor:
-        cursor.execute(
-            f"SELECT {_COLUMNS} FROM {quote_name(who.schema)}.`{stream.table}` "
-            "WHERE `task` = %s AND `source` = %s ORDER BY `lane`",
-            (who.task, who.source),
-        )
-        return tuple(_from_row(row) for row in cursor.fetchall())
+    return tuple(map(_from_row, subtask_rows.select(connection, who, stream.table, _COLUMNS, "ORDER BY `lane`")))
 
 
 def read_begun(connection: Session, who: SubtaskKey) -> tuple[Checkpoint, ...]:

@@ -27,7 +27,7 @@ from shardmerge.worker.core.position import SourcePosition
 from shardmerge.worker.core.stream import Stream
 from shardmerge.worker.core.subtask_key import SubtaskKey
 from shardmerge.worker.relay.model import Statement
-from shardmerge.worker.target.records import member_versions
+from shardmerge.worker.target.records import member_versions, subtask_rows
 
 _TIMED = "+timed"
 """After ``at`` in the record of a stream whose lanes may have passed places at which tables enter or leave it. An
@@ -102,14 +102,8 @@ _PLACE = TypeAdapter(StatementPlace)
 
 def read_passed(session: Session, who: SubtaskKey, stream: Stream) -> StatementPlace | None:
     """The last statement that the stream has executed; None: none yet."""
-    with session.cursor() as cursor:
-        cursor.execute(
-            f"SELECT `place` FROM {quote_name(who.schema)}.`statement_passed` "
-            "WHERE `task` = %s AND `source` = %s AND `stream` = %s",
-            (who.task, who.source, stream.name),
-        )
-        row = cursor.fetchone()
-    return None if row is None else _PLACE.validate_json(str(row[0]))
+    found = subtask_rows.select(session, who, "statement_passed", "`place`", "AND `stream` = %s", (stream.name,))
+    return _PLACE.validate_json(str(found[0][0])) if found else None
 
 
 def write_passed(
@@ -131,21 +125,12 @@ def write_passed(
     marks = "".join(mark for mark, is_set in given if is_set)
     if marks:
         record["at"] = f"{place.at}{marks}"
-    with session.cursor() as cursor:
-        cursor.execute(
-            f"REPLACE INTO {quote_name(who.schema)}.`statement_passed` VALUES (%s, %s, %s, %s)",
-            (who.task, who.source, stream.name, json.dumps(record)),
-        )
+    subtask_rows.replace(session, who, "statement_passed", [(stream.name, json.dumps(record))])
 
 
 def delete_passed(session: Session, who: SubtaskKey, stream: Stream) -> None:
     """Inside the caller's transaction, when the stream ends."""
-    with session.cursor() as cursor:
-        cursor.execute(
-            f"DELETE FROM {quote_name(who.schema)}.`statement_passed` "
-            "WHERE `task` = %s AND `source` = %s AND `stream` = %s",
-            (who.task, who.source, stream.name),
-        )
+    subtask_rows.delete(session, who, "statement_passed", "AND `stream` = %s", (stream.name,))
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,14 +143,9 @@ class Begun:
 
 def read_begun(session: Session, who: SubtaskKey, subject: str) -> Begun | None:
     """The statement that was begun for ``subject`` and is not known to have finished; None: none."""
-    with session.cursor() as cursor:
-        cursor.execute(
-            f"SELECT `statement`, `before_digest` FROM {quote_name(who.schema)}.`statement_begun` "
-            "WHERE `task` = %s AND `source` = %s AND `subject` = %s",
-            (who.task, who.source, subject),
-        )
-        row = cursor.fetchone()
-    return None if row is None else Begun(str(row[0]), str(row[1]))
+    columns = "`statement`, `before_digest`"
+    found = subtask_rows.select(session, who, "statement_begun", columns, "AND `subject` = %s", (subject,))
+    return Begun(str(found[0][0]), str(found[0][1])) if found else None
 
 
 def read_begun_by(session: Session, schema: str, task: str, subject: str) -> dict[str, Begun]:
@@ -181,11 +161,7 @@ def read_begun_by(session: Session, schema: str, task: str, subject: str) -> dic
 
 def write_begun(session: Session, who: SubtaskKey, subject: str, begun: Begun) -> None:
     """In its own transaction, or inside the caller's."""
-    with session.cursor() as cursor:
-        cursor.execute(
-            f"REPLACE INTO {quote_name(who.schema)}.`statement_begun` VALUES (%s, %s, %s, %s, %s)",
-            (who.task, who.source, subject, begun.statement, begun.before),
-        )
+    subtask_rows.replace(session, who, "statement_begun", [(subject, begun.statement, begun.before)])
 
 
 def move_begun(session: Session, who: SubtaskKey, subject: str, before: str, now: str) -> None:
@@ -201,12 +177,8 @@ def move_begun(session: Session, who: SubtaskKey, subject: str, before: str, now
 
 def delete_begun(session: Session, who: SubtaskKey, subject: str) -> None:
     """Inside the caller's transaction, which records that the statement has finished, whole or in parts."""
-    with session.cursor() as cursor:
-        cursor.execute(
-            f"DELETE FROM {quote_name(who.schema)}.`statement_begun` "
-            "WHERE `task` = %s AND `source` = %s AND `subject` IN (%s, %s)",
-            (who.task, who.source, subject, divided_subject(subject)),
-        )
+    subjects = (subject, divided_subject(subject))
+    subtask_rows.delete(session, who, "statement_begun", "AND `subject` IN (%s, %s)", subjects)
 
 
 def divided_subject(subject: str) -> str:
@@ -216,12 +188,7 @@ def divided_subject(subject: str) -> str:
 
 def has_begun_statement(session: Session, who: SubtaskKey) -> bool:
     """Whether any statement of the subtask is recorded as begun."""
-    with session.cursor() as cursor:
-        cursor.execute(
-            f"SELECT 1 FROM {quote_name(who.schema)}.`statement_begun` WHERE `task` = %s AND `source` = %s LIMIT 1",
-            (who.task, who.source),
-        )
-        return cursor.fetchone() is not None
+    return bool(subtask_rows.select(session, who, "statement_begun", "1", "LIMIT 1"))
 
 
 def read_creations(
@@ -231,66 +198,34 @@ def read_creations(
     has none."""
     if numbers is not None and not numbers:
         return {}
-    condition, values = ("", ()) if numbers is None else (" AND `number` IN %s", (tuple(numbers),))
-    with session.cursor() as cursor:
-        cursor.execute(
-            f"SELECT `number`, `creation`, `collation` FROM {quote_name(who.schema)}.`table_creation` "
-            f"WHERE `task` = %s AND `source` = %s{condition}",
-            (who.task, who.source, *values),
-        )
-        return {
-            int(number): CreateStatement(str(text), str(collation)).as_recorded
-            for number, text, collation in cursor.fetchall()
-        }
+    more, values = ("", ()) if numbers is None else ("AND `number` IN %s", (tuple(numbers),))
+    found = subtask_rows.select(session, who, "table_creation", "`number`, `creation`, `collation`", more, values)
+    return {int(number): CreateStatement(str(text), str(collation)).as_recorded for number, text, collation in found}
 
 
 def read_creation(session: Session, who: SubtaskKey, number: int) -> CreateStatement | None:
     """The CREATE TABLE of one shard table; None: not recorded."""
-    with session.cursor() as cursor:
-        cursor.execute(
-            f"SELECT `creation`, `collation` FROM {quote_name(who.schema)}.`table_creation` "
-            "WHERE `task` = %s AND `source` = %s AND `number` = %s",
-            (who.task, who.source, number),
-        )
-        row = cursor.fetchone()
-    return None if row is None else CreateStatement(str(row[0]), str(row[1])).as_recorded
+    return read_creations(session, who, (number,)).get(number)
 
 
 def write_creations(session: Session, who: SubtaskKey, creations: Mapping[int, CreateStatement]) -> None:
     """Inside the caller's transaction."""
-    with session.cursor() as cursor:
-        for number, creation in creations.items():
-            cursor.execute(
-                f"REPLACE INTO {quote_name(who.schema)}.`table_creation` VALUES (%s, %s, %s, %s, %s)",
-                (who.task, who.source, number, creation.text, creation.collation),
-            )
+    found = [(number, creation.text, creation.collation) for number, creation in creations.items()]
+    subtask_rows.replace(session, who, "table_creation", found)
     member_versions.touch(session, who, creations)
 
 
 def read_resets(session: Session, who: SubtaskKey) -> frozenset[int]:
     """Numbers of the shard tables whose structure was deleted and is to be read from the source again."""
-    with session.cursor() as cursor:
-        cursor.execute(
-            f"SELECT `number` FROM {quote_name(who.schema)}.`forgotten_structure` WHERE `task` = %s AND `source` = %s",
-            (who.task, who.source),
-        )
-        return frozenset(int(number) for (number,) in cursor.fetchall())
+    found = subtask_rows.select(session, who, "forgotten_structure", "`number`")
+    return frozenset(int(number) for (number,) in found)
 
 
 def write_reset(session: Session, who: SubtaskKey, number: int) -> None:
     """Inside the caller's transaction."""
-    with session.cursor() as cursor:
-        cursor.execute(
-            f"REPLACE INTO {quote_name(who.schema)}.`forgotten_structure` VALUES (%s, %s, %s)",
-            (who.task, who.source, number),
-        )
+    subtask_rows.replace(session, who, "forgotten_structure", [(number,)])
 
 
 def clear_reset(session: Session, who: SubtaskKey, number: int) -> None:
     """Inside the caller's transaction, which records the structure again."""
-    with session.cursor() as cursor:
-        cursor.execute(
-            f"DELETE FROM {quote_name(who.schema)}.`forgotten_structure` "
-            "WHERE `task` = %s AND `source` = %s AND `number` = %s",
-            (who.task, who.source, number),
-        )
+    subtask_rows.delete(session, who, "forgotten_structure", "AND `number` = %s", (number,))

@@ -16,6 +16,7 @@ from collections.abc import Iterable
 
 from shardmerge.worker.core.mysql.connection import Session, quote_name
 from shardmerge.worker.core.subtask_key import SubtaskKey
+from shardmerge.worker.target.records import subtask_rows
 
 _ROWS = 200
 
@@ -57,10 +58,6 @@ def touch(session: Session, who: SubtaskKey, numbers: Iterable[int]) -> None:
 
 def read_changed(session: Session, who: SubtaskKey, after: int) -> tuple[int, ...]:
     """Numbers of the shard tables whose records have changed after version ``after``."""
-    with session.cursor() as cursor:
-        cursor.execute(
-            f"SELECT `number` FROM {quote_name(who.schema)}.`table_version` "
-            "WHERE `task` = %s AND `source` = %s AND `version` > %s ORDER BY `number`",
-            (who.task, who.source, after),
-        )
-        return tuple(int(number) for (number,) in cursor.fetchall())
+    more = "AND `version` > %s ORDER BY `number`"
+    found = subtask_rows.select(session, who, "table_version", "`number`", more, (after,))
+    return tuple(int(number) for (number,) in found)

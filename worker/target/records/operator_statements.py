@@ -14,10 +14,10 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 
-from shardmerge.worker.core.mysql.connection import Session, quote_name, rows, text_of
+from shardmerge.worker.core.mysql.connection import Session, text_of
 from shardmerge.worker.core.subtask_key import SubtaskKey
 from shardmerge.worker.relay.model import Statement
-from shardmerge.worker.target.records import ddl_progress, divided_statements
+from shardmerge.worker.target.records import ddl_progress, divided_statements, subtask_rows
 from shardmerge.worker.target.records.ddl_progress import Begun, StatementPlace
 from shardmerge.worker.target.records.divided_statements import Progress
 
@@ -45,13 +45,7 @@ class OperatorStatement:
 
 def read(session: Session, who: SubtaskKey, statement: Statement) -> list[OperatorStatement]:
     """All records for the source's ``statement``, also those from before the source's server was replaced."""
-    schema, task, source = who
-    found = rows(
-        session,
-        f"SELECT `subject`, `place`, `statement`, `occurrence`, `ran` FROM {quote_name(schema)}.`{NAME}` "
-        "WHERE `task` = %s AND `source` = %s",
-        (task, source),
-    )
+    found = subtask_rows.select(session, who, NAME, "`subject`, `place`, `statement`, `occurrence`, `ran`")
     every = (
         OperatorStatement(text_of(a), StatementPlace.from_json(text_of(b)), text_of(c), int(d), bool(int(e)))
         for a, b, c, d, e in found
@@ -88,12 +82,7 @@ def write_ran(session: Session, who: SubtaskKey, one: OperatorStatement) -> None
 
 def delete(session: Session, who: SubtaskKey, one: OperatorStatement) -> None:
     """Remove, inside the caller's transaction, the record of a statement that has not run."""
-    schema, task, source = who
-    with session.cursor() as cursor:
-        cursor.execute(
-            f"DELETE FROM {quote_name(schema)}.`{NAME}` WHERE `task` = %s AND `source` = %s AND `subject` = %s",
-            (task, source, one.subject),
-        )
+    subtask_rows.delete(session, who, NAME, "AND `subject` = %s", (one.subject,))
     ddl_progress.delete_begun(session, who, one.subject)
 
 
@@ -108,9 +97,5 @@ def finish_all(session: Session, who: SubtaskKey, statement: Statement) -> None:
 
 
 def _write(session: Session, who: SubtaskKey, one: OperatorStatement, *, ran: bool) -> None:
-    schema, task, source = who
-    with session.cursor() as cursor:
-        cursor.execute(
-            f"REPLACE INTO {quote_name(schema)}.`{NAME}` VALUES (%s, %s, %s, %s, %s, %s, %s)",
-            (task, source, one.subject, one.place.to_json(), one.text, one.occurrence, int(ran)),
-        )
+    row = (one.subject, one.place.to_json(), one.text, one.occurrence, int(ran))
+    subtask_rows.replace(session, who, NAME, [row])

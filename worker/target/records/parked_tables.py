@@ -15,10 +15,10 @@ from typing import Annotated
 
 from pydantic import Field, TypeAdapter
 
-from shardmerge.worker.core.mysql.connection import Session, quote_name
+from shardmerge.worker.core.mysql.connection import Session
 from shardmerge.worker.core.position import SourcePosition
 from shardmerge.worker.core.subtask_key import SubtaskKey
-from shardmerge.worker.target.records import member_versions
+from shardmerge.worker.target.records import member_versions, subtask_rows
 from shardmerge.worker.target.records.ddl_progress import StatementPlace
 from shardmerge.worker.target.records.statement_session import StatementSession
 
@@ -67,35 +67,20 @@ def read(session: Session, who: SubtaskKey, numbers: Collection[int] | None = No
     """Parked tables by the shard table's number, of ``numbers`` (None: of all)."""
     if numbers is not None and not numbers:
         return {}
-    condition, values = ("", ()) if numbers is None else (" AND `number` IN %s", (tuple(numbers),))
-    with session.cursor() as cursor:
-        cursor.execute(
-            f"SELECT `number`, `parked` FROM {quote_name(who.schema)}.`parked_table` "
-            f"WHERE `task` = %s AND `source` = %s{condition}",
-            (who.task, who.source, *values),
-        )
-        return {int(number): _JSON.validate_json(str(text)) for number, text in cursor.fetchall()}
+    more, values = ("", ()) if numbers is None else ("AND `number` IN %s", (tuple(numbers),))
+    found = subtask_rows.select(session, who, "parked_table", "`number`, `parked`", more, values)
+    return {int(number): _JSON.validate_json(str(text)) for number, text in found}
 
 
 def write(session: Session, who: SubtaskKey, parked: Mapping[int, Parked]) -> None:
     """Inside the caller's transaction."""
-    with session.cursor() as cursor:
-        for number, item in parked.items():
-            cursor.execute(
-                f"REPLACE INTO {quote_name(who.schema)}.`parked_table` VALUES (%s, %s, %s, %s)",
-                (who.task, who.source, number, item.to_json()),
-            )
+    subtask_rows.replace(session, who, "parked_table", [(number, item.to_json()) for number, item in parked.items()])
     member_versions.touch(session, who, parked)
 
 
 def delete(session: Session, who: SubtaskKey, numbers: Iterable[int]) -> None:
     """Inside the caller's transaction."""
-    gone = frozenset(numbers)
-    with session.cursor() as cursor:
-        for number in gone:
-            cursor.execute(
-                f"DELETE FROM {quote_name(who.schema)}.`parked_table` "
-                "WHERE `task` = %s AND `source` = %s AND `number` = %s",
-                (who.task, who.source, number),
-            )
-    member_versions.touch(session, who, gone)
+    ended = frozenset(numbers)
+    if ended:
+        subtask_rows.delete(session, who, "parked_table", "AND `number` IN %s", (tuple(sorted(ended)),))
+    member_versions.touch(session, who, ended)

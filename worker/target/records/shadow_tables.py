@@ -14,11 +14,12 @@ from typing import Annotated, Literal
 
 from pydantic import Field, TypeAdapter
 
-from shardmerge.worker.core.mysql.connection import Session, quote_name
+from shardmerge.worker.core.mysql.connection import Session
 from shardmerge.worker.core.mysql.show_create import CreateStatement
 from shardmerge.worker.core.subtask_key import SubtaskKey
 from shardmerge.worker.core.table import Table
 from shardmerge.worker.rules.table_scope import TableName
+from shardmerge.worker.target.records import subtask_rows
 from shardmerge.worker.target.records.statement_session import StatementSession
 
 
@@ -66,27 +67,14 @@ _JSON: TypeAdapter[ShadowRecord] = TypeAdapter(Annotated[ShadowRecord, Field(dis
 
 def read(session: Session, who: SubtaskKey) -> dict[TableName, ShadowRecord]:
     """Records by the table's name."""
-    with session.cursor() as cursor:
-        cursor.execute(
-            f"SELECT `table_schema`, `table_name`, `seen` FROM {quote_name(who.schema)}.`online_ddl` "
-            "WHERE `task` = %s AND `source` = %s",
-            (who.task, who.source),
-        )
-        return {(str(at), str(name)): _JSON.validate_json(str(text)) for at, name, text in cursor.fetchall()}
+    found = subtask_rows.select(session, who, "online_ddl", "`table_schema`, `table_name`, `seen`")
+    return {(str(at), str(name)): _JSON.validate_json(str(text)) for at, name, text in found}
 
 
 def write(session: Session, who: SubtaskKey, changes: Mapping[TableName, ShadowRecord | None]) -> None:
     """Inside the caller's transaction. None: delete the record."""
-    with session.cursor() as cursor:
-        for (table_schema, name), seen in changes.items():
-            if seen is None:
-                cursor.execute(
-                    f"DELETE FROM {quote_name(who.schema)}.`online_ddl` "
-                    "WHERE `task` = %s AND `source` = %s AND `table_schema` = %s AND `table_name` = %s",
-                    (who.task, who.source, table_schema, name),
-                )
-            else:
-                cursor.execute(
-                    f"REPLACE INTO {quote_name(who.schema)}.`online_ddl` VALUES (%s, %s, %s, %s, %s)",
-                    (who.task, who.source, table_schema, name, _JSON.dump_json(seen, by_alias=True).decode()),
-                )
+    for name, seen in changes.items():
+        if seen is None:
+            subtask_rows.delete(session, who, "online_ddl", "AND `table_schema` = %s AND `table_name` = %s", name)
+        else:
+            subtask_rows.replace(session, who, "online_ddl", [(*name, _JSON.dump_json(seen, by_alias=True).decode())])

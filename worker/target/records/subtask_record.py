@@ -26,7 +26,7 @@ from shardmerge.worker.core.position import SourcePosition
 from shardmerge.worker.core.stream import Stream
 from shardmerge.worker.core.subtask_key import SubtaskKey
 from shardmerge.worker.core.table import Table
-from shardmerge.worker.target.records import member_versions
+from shardmerge.worker.target.records import member_versions, subtask_rows
 from shardmerge.worker.target.records.history import rowless_tables
 from shardmerge.worker.target.records.schema import OWNED_TABLES
 
@@ -227,12 +227,7 @@ def start_over(connection: Session, who: SubtaskKey, epoch: int, next_epoch: int
 def has_chunks(connection: Session, who: SubtaskKey) -> bool:
     """Whether a chunk of the subtask is planned. Raises ``pymysql.MySQLError``."""
     try:
-        with connection.cursor() as cursor:
-            cursor.execute(
-                f"SELECT 1 FROM {quote_name(who.schema)}.`snapshot_chunk` WHERE `task` = %s AND `source` = %s LIMIT 1",
-                (who.task, who.source),
-            )
-            return bool(cursor.fetchall())
+        return bool(subtask_rows.select(connection, who, "snapshot_chunk", "1", "LIMIT 1"))
     except pymysql.err.ProgrammingError as error:
         if error.args[0] != ER.NO_SUCH_TABLE:
             raise
@@ -243,14 +238,10 @@ def begin_again(connection: Session, who: SubtaskKey, epoch: int, next_epoch: in
     """The copy of the subtask has not begun: return to phase NEW with ``next_epoch``, in one transaction, so that its
     tables are read again. The configured end keeps the place that was found first. A new epoch, as in
     :func:`start_over`. Raises FENCED."""
-    name = quote_name(who.schema)
 
     def forget(session: Session) -> None:
         for table in _OF_TABLES:
-            with session.cursor() as cursor:
-                cursor.execute(
-                    f"DELETE FROM {name}.`{table}` WHERE `task` = %s AND `source` = %s", (who.task, who.source)
-                )
+            subtask_rows.delete(session, who, table)
         member_versions.begin_epoch(session, who, next_epoch)
 
     columns = {"phase": Phase.NEW.value, "start_file": "", "epoch": next_epoch}
@@ -300,11 +291,7 @@ def _forget(connection: Session, who: SubtaskKey) -> None:
         cursor.execute(f"DELETE FROM {quote_name(who.schema)}.`lock_run` WHERE `task` = %s", (who.task,))
     for table in OWNED_TABLES:
         try:
-            with connection.cursor() as cursor:
-                cursor.execute(
-                    f"DELETE FROM {quote_name(who.schema)}.`{table}` WHERE `task` = %s AND `source` = %s",
-                    (who.task, who.source),
-                )
+            subtask_rows.delete(connection, who, table)
         except pymysql.err.ProgrammingError as error:
             if error.args[0] != ER.NO_SUCH_TABLE:
                 raise
@@ -467,12 +454,7 @@ def find_row(connection: Session, who: SubtaskKey) -> SubTaskRow | None:
 
 def is_start_over(connection: Session, who: SubtaskKey, meta_token: str) -> bool:
     """Whether a run with this token makes the subtask, which has a row, start over."""
-    with connection.cursor() as cursor:
-        cursor.execute(
-            f"SELECT `meta_token` FROM {quote_name(who.schema)}.`subtask` WHERE `task` = %s AND `source` = %s",
-            (who.task, who.source),
-        )
-        [(recorded,)] = cursor.fetchall()
+    [(recorded,)] = subtask_rows.select(connection, who, "subtask", "`meta_token`")
     return _starts_over(str(recorded), meta_token)
 
 
@@ -482,13 +464,8 @@ def _starts_over(recorded: str, meta_token: str) -> bool:
 
 def read_row(connection: Session, who: SubtaskKey) -> SubTaskRow | None:
     """The subtask's current row, without taking over; None when there is none."""
-    with connection.cursor() as cursor:
-        cursor.execute(
-            f"SELECT {_ROW} FROM {quote_name(who.schema)}.`subtask` WHERE `task` = %s AND `source` = %s",
-            (who.task, who.source),
-        )
-        row = cursor.fetchone()
-    return None if row is None else _row(row)
+    found = subtask_rows.select(connection, who, "subtask", _ROW)
+    return _row(found[0]) if found else None
 
 
 def _row(row: Sequence[object]) -> SubTaskRow:
@@ -502,26 +479,17 @@ def read_table_records(connection: Session, who: SubtaskKey, numbers: Iterable[i
     wanted = tuple(numbers)
     if not wanted:
         return {}
-    with connection.cursor() as cursor:
-        cursor.execute(
-            f"SELECT `number`, `structure` FROM {quote_name(who.schema)}.`table_structure` "
-            "WHERE `task` = %s AND `source` = %s AND `number` IN %s",
-            (who.task, who.source, wanted),
-        )
-        return {int(number): _TABLE_JSON.validate_json(text) for number, text in cursor.fetchall()}
+    more = "AND `number` IN %s"
+    found = subtask_rows.select(connection, who, "table_structure", "`number`, `structure`", more, (wanted,))
+    return {int(number): _TABLE_JSON.validate_json(text) for number, text in found}
 
 
 def read_tables(connection: Session, who: SubtaskKey) -> tuple[Table, ...]:
     """The recorded structures, by number. A number that was never recorded has the structure after it: nothing looks it
     up. Two streams that create tables at the same time can leave such a number, if the run ends in between."""
     tables: list[Table] = []
-    with connection.cursor() as cursor:
-        cursor.execute(
-            f"SELECT `number`, `structure` FROM {quote_name(who.schema)}.`table_structure` "
-            "WHERE `task` = %s AND `source` = %s ORDER BY `number`",
-            (who.task, who.source),
-        )
-        for number, structure in cursor.fetchall():
-            table = _TABLE_JSON.validate_json(structure)
-            tables += [table] * (int(number) + 1 - len(tables))
+    columns = "`number`, `structure`"
+    for number, structure in subtask_rows.select(connection, who, "table_structure", columns, "ORDER BY `number`"):
+        table = _TABLE_JSON.validate_json(structure)
+        tables += [table] * (int(number) + 1 - len(tables))
     return tuple(tables)

@@ -15,9 +15,10 @@ from typing import Annotated
 
 from pydantic import Field, TypeAdapter
 
-from shardmerge.worker.core.mysql.connection import Session, quote_name
+from shardmerge.worker.core.mysql.connection import Session
 from shardmerge.worker.core.subtask_key import SubtaskKey
 from shardmerge.worker.core.table import Column
+from shardmerge.worker.target.records import subtask_rows
 from shardmerge.worker.target.records.ddl_progress import StatementPlace
 
 NAME = "snapshot_interrupted"
@@ -55,56 +56,33 @@ def read(session: Session, who: SubtaskKey, numbers: Collection[int] | None = No
     """The interrupted copies by the shard table's number, of ``numbers`` (None: of all)."""
     if numbers is not None and not numbers:
         return {}
-    condition, values = ("", ()) if numbers is None else (" AND `shard` IN %s", (tuple(numbers),))
-    with session.cursor() as cursor:
-        cursor.execute(
-            f"SELECT `shard`, `interrupted` FROM {quote_name(who.schema)}.`{NAME}` "
-            f"WHERE `task` = %s AND `source` = %s{condition}",
-            (who.task, who.source, *values),
-        )
-        return {int(number): _JSON.validate_json(str(text)) for number, text in cursor.fetchall()}
+    more, values = ("", ()) if numbers is None else ("AND `shard` IN %s", (tuple(numbers),))
+    found = subtask_rows.select(session, who, NAME, "`shard`, `interrupted`", more, values)
+    return {int(number): _JSON.validate_json(str(text)) for number, text in found}
 
 
 def exist(session: Session, who: SubtaskKey) -> bool:
     """Whether the copy of any table of the subtask is interrupted."""
-    with session.cursor() as cursor:
-        cursor.execute(
-            f"SELECT 1 FROM {quote_name(who.schema)}.`{NAME}` WHERE `task` = %s AND `source` = %s LIMIT 1",
-            (who.task, who.source),
-        )
-        return cursor.fetchone() is not None
+    return bool(subtask_rows.select(session, who, NAME, "1", "LIMIT 1"))
 
 
 def write(session: Session, who: SubtaskKey, copies: Mapping[int, InterruptedCopy]) -> None:
     """Inside the caller's transaction."""
-    with session.cursor() as cursor:
-        cursor.executemany(
-            f"REPLACE INTO {quote_name(who.schema)}.`{NAME}` VALUES (%s, %s, %s, %s)",
-            [(who.task, who.source, number, item.to_json()) for number, item in sorted(copies.items())],
-        )
+    subtask_rows.replace(session, who, NAME, [(number, item.to_json()) for number, item in sorted(copies.items())])
 
 
 def delete(session: Session, who: SubtaskKey, numbers: Iterable[int]) -> None:
     """Inside the caller's transaction."""
-    gone = sorted(numbers)
-    if not gone:
-        return
-    with session.cursor() as cursor:
-        cursor.execute(
-            f"DELETE FROM {quote_name(who.schema)}.`{NAME}` WHERE `task` = %s AND `source` = %s AND `shard` IN %s",
-            (who.task, who.source, tuple(gone)),
-        )
+    _delete(session, who, (NAME,), numbers)
 
 
 def forget(session: Session, who: SubtaskKey, numbers: Iterable[int]) -> None:
     """Delete these interrupted copies with all records of what was copied: nothing waits for the rest. Inside the
     caller's transaction."""
-    gone = sorted(numbers)
-    if not gone:
-        return
-    with session.cursor() as cursor:
-        for name in (NAME, "snapshot_chunk", "snapshot_table", "snapshot_passed"):
-            cursor.execute(
-                f"DELETE FROM {quote_name(who.schema)}.`{name}` WHERE `task` = %s AND `source` = %s AND `shard` IN %s",
-                (who.task, who.source, tuple(gone)),
-            )
+    _delete(session, who, (NAME, "snapshot_chunk", "snapshot_table", "snapshot_passed"), numbers)
+
+
+def _delete(session: Session, who: SubtaskKey, tables: Iterable[str], numbers: Iterable[int]) -> None:
+    if ended := tuple(sorted(numbers)):
+        for table in tables:
+            subtask_rows.delete(session, who, table, "AND `shard` IN %s", (ended,))

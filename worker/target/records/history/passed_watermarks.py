@@ -18,6 +18,7 @@ from pymysql.constants import ER
 
 from shardmerge.worker.core.mysql.connection import Session, errno_of, quote_name
 from shardmerge.worker.core.subtask_key import SubtaskKey
+from shardmerge.worker.target.records import subtask_rows
 
 NAME = "snapshot_passed"
 
@@ -28,12 +29,7 @@ def read(session: Session, who: SubtaskKey) -> frozenset[int]:
     Raises ``pymysql.MySQLError``.
     """
     try:
-        with session.cursor() as cursor:
-            cursor.execute(
-                f"SELECT `shard` FROM {quote_name(who.schema)}.`{NAME}` WHERE `task` = %s AND `source` = %s",
-                (who.task, who.source),
-            )
-            return frozenset(int(row[0]) for row in cursor.fetchall())
+        return frozenset(int(shard) for (shard,) in subtask_rows.select(session, who, NAME, "`shard`"))
     except pymysql.MySQLError as error:
         if errno_of(error) != ER.NO_SUCH_TABLE:
             raise
