@@ -32,6 +32,7 @@ from shardmerge.worker.snapshot.chunk_records import ChunkResult, HighWatermark,
 from shardmerge.worker.snapshot.chunks import Bound, Chunk
 from shardmerge.worker.snapshot.handover import Handover, build_handover
 from shardmerge.worker.snapshot.watermark_gtids import missing_gtid_sets, write_gtid_sets
+from shardmerge.worker.target.records import subtask_rows
 from shardmerge.worker.target.records.ddl_progress import StatementPlace
 from shardmerge.worker.target.records.history import interrupted_copies, passed_watermarks
 
@@ -88,21 +89,10 @@ class SnapshotStore:
         session.begin()
         try:
             self.fence(session)
-            with session.cursor() as cursor:
-                cursor.execute(f"SELECT `shard` FROM {self._table} WHERE `task` = %s AND `source` = %s", self._subtask)
-                present = {int(row[0]) for row in cursor.fetchall()}
-                for plan in plans:
-                    if plan.shard not in present:
-                        names = (
-                            plan.table.schema,
-                            plan.table.name,
-                            plan.target_schema,
-                            plan.target_table,
-                        )
-                        cursor.execute(
-                            f"INSERT INTO {self._table} VALUES (%s, %s, %s, %s, %s, %s, %s)",
-                            (*self._subtask, plan.shard, *names),
-                        )
+            present = self.read_shards(session)
+            new = [plan for plan in plans if plan.shard not in present]
+            rows = [(at.shard, at.table.schema, at.table.name, at.target_schema, at.target_table) for at in new]
+            subtask_rows.replace(session, self.who, "snapshot_table", rows)
             session.commit()
         finally:
             session.rollback()
@@ -166,10 +156,7 @@ class SnapshotStore:
         try:
             self.fence(session)
             with session.cursor() as cursor:
-                cursor.execute(
-                    f"DELETE FROM {self._chunk} WHERE `task` = %s AND `source` = %s AND `shard` = %s",
-                    (*self._subtask, shard),
-                )
+                subtask_rows.delete(session, self.who, "snapshot_chunk", "AND `shard` = %s", (shard,))
                 for start in range(0, len(stored), _ROWS_PER_INSERT):
                     cursor.executemany(
                         f"INSERT INTO {self._chunk} "
@@ -193,14 +180,9 @@ class SnapshotStore:
 
     def forget(self, session: Session, shards: Iterable[int]) -> None:
         """Drop the records of these tables, in the caller's transaction."""
-        with session.cursor() as cursor:
-            for shard in shards:
-                others = (quote_name(name) for name in (passed_watermarks.NAME, interrupted_copies.NAME))
-                for table in (self._chunk, self._table, *(f"{quote_name(self.schema)}.{name}" for name in others)):
-                    cursor.execute(
-                        f"DELETE FROM {table} WHERE `task` = %s AND `source` = %s AND `shard` = %s",
-                        (*self._subtask, shard),
-                    )
+        for shard in shards:
+            for table in ("snapshot_chunk", "snapshot_table", passed_watermarks.NAME, interrupted_copies.NAME):
+                subtask_rows.delete(session, self.who, table, "AND `shard` = %s", (shard,))
 
     def record_passed(self, session: Session, shards: Iterable[int]) -> None:
         """Record that every lane has committed past all high watermarks of these tables. One transaction."""
@@ -214,18 +196,13 @@ class SnapshotStore:
 
     def read_shards(self, session: Session) -> frozenset[int]:
         """The numbers of the tables that a snapshot has begun to copy."""
-        with session.cursor() as cursor:
-            cursor.execute(f"SELECT `shard` FROM {self._table} WHERE `task` = %s AND `source` = %s", self._subtask)
-            return frozenset(int(row[0]) for row in cursor.fetchall())
+        found = subtask_rows.select(session, self.who, "snapshot_table", "`shard`")
+        return frozenset(int(shard) for (shard,) in found)
 
     def read_chunks(self, session: Session) -> list[StoredChunk]:
         """Every recorded chunk, by table and number."""
-        with session.cursor() as cursor:
-            cursor.execute(
-                f"SELECT {_COLUMNS} FROM {self._chunk} WHERE `task` = %s AND `source` = %s ORDER BY `shard`, `number`",
-                self._subtask,
-            )
-            return [_stored(row) for row in cursor.fetchall()]
+        more = "ORDER BY `shard`, `number`"
+        return [_stored(row) for row in subtask_rows.select(session, self.who, "snapshot_chunk", _COLUMNS, more)]
 
     def lock_chunk(self, session: Session, plan: TablePlan, number: int) -> ChunkResult | None:
         """Lock a chunk's record until the transaction ends; returns its result if it is loaded already.
@@ -233,16 +210,11 @@ class SnapshotStore:
         The lock makes an attempt wait for an earlier one whose COMMIT was sent but not answered.
         Raises CHUNK_FORGOTTEN.
         """
-        with session.cursor() as cursor:
-            cursor.execute(
-                f"SELECT {_COLUMNS} FROM {self._chunk} "
-                "WHERE `task` = %s AND `source` = %s AND `shard` = %s AND `number` = %s FOR UPDATE",
-                (*self._subtask, plan.shard, number),
-            )
-            row = cursor.fetchone()
-        if row is None:
+        more, values = "AND `shard` = %s AND `number` = %s FOR UPDATE", (plan.shard, number)
+        found = subtask_rows.select(session, self.who, "snapshot_chunk", _COLUMNS, more, values)
+        if not found:
             raise self._forgotten(plan, number)
-        return _stored(row).loaded
+        return _stored(found[0]).loaded
 
     def mark_loaded(self, session: Session, plan: TablePlan, number: int, loaded: ChunkResult) -> None:
         """Record a chunk as loaded, in the transaction that holds its rows, as its last statements.

@@ -24,6 +24,7 @@ from shardmerge.worker.core.stream import Stream
 from shardmerge.worker.core.subtask_key import SubtaskKey
 from shardmerge.worker.core.table_plan import TargetTable
 from shardmerge.worker.target.quarantine.held_changes import DROPPED, HeldChange, HeldKey
+from shardmerge.worker.target.records import subtask_rows
 
 NAME = "held_change"
 
@@ -85,16 +86,10 @@ def read_keys(session: Session, who: SubtaskKey) -> KnownKeys:
 
 def count_keys(session: Session, who: SubtaskKey, shards: Iterable[int] = ()) -> int:
     """The number of held keys, of all shard tables or of those numbered in ``shards``."""
-    schema, task, source = who
     of_shards = f" AND `shard` IN ({', '.join(map(str, shards))})" if shards else ""
-    with session.cursor() as cursor:
-        cursor.execute(
-            f"SELECT COUNT(DISTINCT `digest`) FROM {quote_name(schema)}.`{NAME}` "
-            f"WHERE `task` = %s AND `source` = %s AND `operation` <> %s{of_shards}",
-            (task, source, DROPPED),
-        )
-        [(count,)] = cursor.fetchall()
-        return int(count)
+    more = f"AND `operation` <> %s{of_shards}"
+    [(count,)] = subtask_rows.select(session, who, NAME, "COUNT(DISTINCT `digest`)", more, (DROPPED,))
+    return int(count)
 
 
 def last_seqs(session: Session, who: SubtaskKey, keys: Iterable[HeldKey]) -> dict[HeldKey, int]:
@@ -187,19 +182,13 @@ def marker_statements(who: SubtaskKey, changes: Iterable[HeldChange]) -> Iterato
 def read_chains(session: Session, who: SubtaskKey, *, lock: bool) -> dict[HeldKey, list[HeldRecord]]:
     """Every held key's changes in their order; keys that were refused first come first. ``lock``: read under row locks,
     inside the caller's transaction."""
-    schema, task, source = who
-    with session.cursor() as cursor:
-        cursor.execute(
-            "SELECT `target_schema`, `target_table`, `shard`, `key_value`, `table_schema`, `table_name`, "
-            "`key_columns`, `columns`, `operation`, `image`, `source_file`, `source_pos`, `seq`, `code`, `errno`, "
-            "`reason`, `held_at` "
-            f"FROM {quote_name(schema)}.`{NAME}` WHERE `task` = %s AND `source` = %s ORDER BY `digest`, `seq`"
-            + (" FOR UPDATE" if lock else ""),
-            (task, source),
-        )
-        rows = cursor.fetchall()
+    columns = (
+        "`target_schema`, `target_table`, `shard`, `key_value`, `table_schema`, `table_name`, `key_columns`, "
+        "`columns`, `operation`, `image`, `source_file`, `source_pos`, `seq`, `code`, `errno`, `reason`, `held_at`"
+    )
+    more = "ORDER BY `digest`, `seq` FOR UPDATE" if lock else "ORDER BY `digest`, `seq`"
     chains: dict[HeldKey, list[HeldRecord]] = {}
-    for row in rows:
+    for row in subtask_rows.select(session, who, NAME, columns, more):
         record = _record(row)
         chains.setdefault(record.change.at, []).append(record)
     # A key without a held change is not held.
@@ -226,13 +215,8 @@ def _record(row: Sequence[object]) -> HeldRecord:
 
 def remove(session: Session, who: SubtaskKey, keys: Iterable[HeldKey]) -> None:
     """Inside the caller's transaction."""
-    schema, task, source = who
-    with session.cursor() as cursor:
-        for key in keys:
-            cursor.execute(
-                f"DELETE FROM {quote_name(schema)}.`{NAME}` WHERE `task` = %s AND `source` = %s AND `digest` = %s",
-                (task, source, key.digest),
-            )
+    for key in keys:
+        subtask_rows.delete(session, who, NAME, "AND `digest` = %s", (key.digest,))
 
 
 def delete_marker_statement(who: SubtaskKey, key: HeldKey) -> bytes:
@@ -259,15 +243,8 @@ def update_reasons(session: Session, who: SubtaskKey, reasons: Mapping[HeldKey, 
 
 def lock_lanes(session: Session, who: SubtaskKey) -> None:
     """Block commits of all lanes of the subtask until the caller's transaction ends."""
-    schema, task, source = who
-    with session.cursor() as cursor:
-        for stream in Stream:
-            cursor.execute(
-                f"SELECT `lane` FROM {quote_name(schema)}.`{stream.table}` WHERE `task` = %s AND `source` = %s "
-                "ORDER BY `lane` FOR UPDATE",
-                (task, source),
-            )
-            cursor.fetchall()
+    for stream in Stream:
+        subtask_rows.select(session, who, stream.table, "`lane`", "ORDER BY `lane` FOR UPDATE")
 
 
 def _literal(value: bytes | None) -> str:
