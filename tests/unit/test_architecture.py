@@ -6,12 +6,13 @@ to be documented with its columns.
 
 from __future__ import annotations
 
-import importlib
 import re
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+from shardmerge.worker.target.records import schema
 
 ROOT = Path(__file__).resolve().parents[2]
 _PAGE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
@@ -82,31 +83,20 @@ def test_the_folders_are_in_the_order_of_the_import_contract() -> None:
 
 # --- worker/target/RECORDS.md
 
-_CREATE = re.compile(r"CREATE TABLE IF NOT EXISTS \{schema\}\.`(\w+)` \((.*)\n\s*\)", re.DOTALL)
-_COLUMN = re.compile(r"^\s*`(\w+)` [A-Z]", re.MULTILINE)
+_COLUMN = re.compile(r"`(\w+)` [A-Z]")
 _KEY = re.compile(r"PRIMARY KEY \((.*?)\)")
 
 
-def _texts(value: object) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, tuple):
-        for item in value:  # pyright: ignore[reportUnknownVariableType]
-            yield from _texts(item)  # pyright: ignore[reportUnknownArgumentType]
+def test_one_module_creates_the_tables_of_the_meta_schema() -> None:
+    found = [
+        path for path in (ROOT / "worker/target").rglob("*.py") if "CREATE TABLE IF NOT EXISTS {" in path.read_text()
+    ]
+    assert found == [Path(schema.__file__).resolve()]
 
 
 def _meta_tables() -> dict[str, str]:
-    """The body of each CREATE TABLE of the meta schema, by the table's name: the constants of all modules that have
-    one."""
-    found: dict[str, str] = {}
-    for path in sorted((ROOT / "worker").rglob("*.py")):
-        if "CREATE TABLE IF NOT EXISTS {" not in path.read_text(encoding="utf-8"):
-            continue
-        name = ".".join(("shardmerge", *path.relative_to(ROOT).with_suffix("").parts))
-        for value in vars(importlib.import_module(name)).values():
-            for text in _texts(value):
-                found.update(_CREATE.findall(text))
-    return found
+    """The CREATE TABLE of each table of the meta schema, by the table's name."""
+    return schema.creations("dm_meta")
 
 
 def _documented() -> dict[str, str]:

@@ -147,12 +147,17 @@ _NOT_IN_EARLIER_VERSIONS = frozenset({"snapshot_interrupted", "target_rename", "
 it, or an upgrade would stop running tasks with RECORDS_LOST. Their loss is not noticed."""
 
 
+def creations(schema: str) -> dict[str, str]:
+    """The CREATE TABLE statements of the meta schema ``schema``, by the table's name."""
+    return {table.name: table.creation(schema) for table in _TABLES}
+
+
 def ensure_meta(connection: Session, schema: str) -> None:
     """Create the meta schema and its tables where they are missing. Safe to run concurrently."""
     with connection.cursor() as cursor:
         cursor.execute(f"CREATE DATABASE IF NOT EXISTS {quote_name(schema)}")
-        for table in _TABLES:
-            cursor.execute(table.creation(schema))
+        for statement in creations(schema).values():
+            cursor.execute(statement)
 
 
 def missing_tables(connection: Session, schema: str, *, copies: bool) -> list[str]:
