@@ -265,6 +265,32 @@ def test_a_timestamp_that_a_statement_does_not_name(ends: Ends, tmp_path: Path) 
     assert "ON UPDATE" in shown(source, "off0") and "ON UPDATE" not in shown(source, "on0")
 
 
+def test_a_timestamp_that_a_later_statement_changes(ends: Ends, tmp_path: Path) -> None:
+    """What the source's table is now does not show which of two statements has changed it."""
+    source, target = ends("mysql", "mysql")
+    made = "(id INT PRIMARY KEY, a TIMESTAMP NOT NULL)"
+    with lagging(
+        source,
+        target,
+        tmp_path,
+        "SET sql_mode = ''",
+        f"CREATE TABLE replaced {made}",
+        "ALTER TABLE replaced ADD x INT",
+        "CREATE TABLE copied LIKE replaced",
+        "DROP TABLE replaced",
+        "CREATE TABLE replaced (id INT PRIMARY KEY, other TIMESTAMP NOT NULL)",
+        f"CREATE TABLE t {made}",
+        "ALTER TABLE t ADD x INT",
+        "SET explicit_defaults_for_timestamp = 0",
+        "ALTER TABLE t ADD y INT",
+        "ALTER TABLE replaced ADD z INT",
+    ) as run:
+        message = stopped(run, errors.ddl.SETTING_NOT_AT_TARGET)
+        assert shown(target, "copied") == shown(source, "copied")
+        assert "ON UPDATE" not in shown(target, "t") and "ON UPDATE" in shown(source, "t")
+    assert "explicit_defaults_for_timestamp" in message and "column a" in message and "ADD x INT" in message
+
+
 def test_a_timestamp_that_mariadb_treats_as_it_likes(ends: Ends, tmp_path: Path) -> None:
     source, target = ends("mariadb", "mariadb")
     with lagging(

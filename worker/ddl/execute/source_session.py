@@ -26,6 +26,8 @@ from shardmerge.worker.ddl.sql.statement import CreateTable, Ddl, names
 from shardmerge.worker.ddl.sql.target_statement import Changing
 from shardmerge.worker.relay.model import Statement
 from shardmerge.worker.relay.serve.query_event import LoggedQuery
+from shardmerge.worker.rules.table_scope import TableName
+from shardmerge.worker.target.records import ddl_progress
 from shardmerge.worker.target.records.statement_session import SourceNames, StatementSession
 from shardmerge.worker.unit.run_context import RunContext
 
@@ -77,13 +79,15 @@ class SourceSessions:
             zone = found
         given = StatementSession.of(event, zone, names, is_mariadb=queried.is_mariadb)
         if given.explicit_timestamp is None and ddl is not None and _may_imply_time(statement, ddl, plans):
-            return replace(given, explicit_timestamp=self._explicit_timestamp(ddl))
+            return replace(given, explicit_timestamp=self._explicit_timestamp(statement, ddl, plans))
         return given
 
-    def _explicit_timestamp(self, ddl: Ddl) -> bool:
+    def _explicit_timestamp(self, statement: Statement, ddl: Ddl, plans: Iterable[TablePlan]) -> bool:
         """The explicit_defaults_for_timestamp of a statement whose event lacks it: MariaDB before 10.8, MySQL before 8,
         and MySQL for a statement that declares no TIMESTAMP. The table as it is now shows what the server has made of
-        its first TIMESTAMP; other columns do not depend on it. Else the global value."""
+        its first TIMESTAMP; other columns do not depend on it. Else the global value.
+
+        Raises SETTING_NOT_AT_TARGET if the column has got ON UPDATE by this statement or by a later one."""
         session = self._at_source()
         if isinstance(ddl, Changing):
             try:
@@ -92,11 +96,35 @@ class SourceSessions:
                 if errno_of(error) not in (ER.NO_SUCH_TABLE, ER.BAD_DB_ERROR):
                     raise
             else:
-                first = _FIRST_TIMESTAMP.search(text_of(text))
-                if first is not None and " NOT NULL" in first.group(1) and " DEFAULT " not in first.group(1):
-                    return " ON UPDATE " not in first.group(1)
+                now = _timestamps(text_of(text))
+                first = next(iter(now), "")
+                before = self._recorded(ddl.table.name, plans)
+                # Of another table of this name, or of a column that was replaced, it shows nothing.
+                if first and _has_no_default(now[first]) and (before is None or first in before):
+                    is_new = before is not None and _updates_itself(now[first]) and not _updates_itself(before[first])
+                    if is_new and self._is_named_later(statement, ddl.table.name[1]):
+                        reason = (
+                            f"explicit_defaults_for_timestamp, which the binlog does not have for it: column {first} "
+                            "has got ON UPDATE CURRENT_TIMESTAMP from this statement or from a later one"
+                        )
+                        raise self._refusal(errors.ddl.SETTING_NOT_AT_TARGET, statement, reason)
+                    return not _updates_itself(now[first])
         [(given,)] = rows(session, "SELECT @@GLOBAL.explicit_defaults_for_timestamp")
         return text_of(given) == "1"
+
+    def _recorded(self, name: TableName, plans: Iterable[TablePlan]) -> dict[str, str] | None:
+        """The TIMESTAMP columns of the table before the statement; None: they are not known."""
+        plan = next((each for each in plans if (each.table.schema, each.table.name) == name), None)
+        if plan is None:
+            return None
+        who = self._context.who
+        creation = self._context.at_target(lambda at: ddl_progress.read_creation(at, who, plan.shard))
+        return None if creation is None else _timestamps(creation.text)
+
+    def _is_named_later(self, statement: Statement, table: str) -> bool:
+        """Whether the relay log has a later statement that may be about the table."""
+        later = self._context.relay.statements_from(statement.group_end)
+        return any(table.lower() in each.text.lower() for each in later)
 
     def _at_source(self) -> Session:
         if self._session is None:
@@ -132,7 +160,20 @@ class SourceSessions:
         return known
 
 
-_FIRST_TIMESTAMP = re.compile(r"^ +`(?:[^`]|``)+` timestamp\b(.*)$", re.MULTILINE)
+_TIMESTAMP = re.compile(r"^ +`((?:[^`]|``)+)` timestamp\b(.*)$", re.MULTILINE)
+
+
+def _timestamps(creation: str) -> dict[str, str]:
+    """The definitions of the TIMESTAMP columns in SHOW CREATE TABLE, by name, in their order."""
+    return dict(_TIMESTAMP.findall(creation))
+
+
+def _has_no_default(definition: str) -> bool:
+    return " NOT NULL" in definition and " DEFAULT " not in definition
+
+
+def _updates_itself(definition: str) -> bool:
+    return " ON UPDATE " in definition
 
 
 def _may_imply_time(statement: Statement, ddl: Ddl, plans: Iterable[TablePlan]) -> bool:
