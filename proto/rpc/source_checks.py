@@ -13,8 +13,10 @@ _CONNECTION = "connection"
 _HINT = "Correct it and repeat the command."
 _CREATE_AGAIN = "`dmctl operate-source create <source-file>`"
 _NO_LOGIN = (
-    "Nothing was stored. Correct what the reason names: host, port, user, password and `security` in the source's "
-    f"file, the account at the source, or the network between worker and source; then repeat {_CREATE_AGAIN}."
+    "Nothing was stored. Correct what the reason names: host, port, user and password in the source's file, its "
+    "`security` (`ssl-ca: FILE`, or `allow-public-key-retrieval: true` for caching_sha2_password; any program that "
+    "answers at that address can then read the password), the account at the source, or the network between worker "
+    f"and source; then repeat {_CREATE_AGAIN}."
 )
 """The ways out of the errors of a login are those of a stored source, whose tasks are paused."""
 
