@@ -326,7 +326,8 @@ class BarrierChanges:
         lacking = before.partitioning.may_lack_rows
         for number in tracks if self.one_lane else self.plans:
             if isinstance(track := tracks.get(number), Own):
-                tracks[number] = replace(track, plan=_with_facts(track.plan, self.one_lane, lacking))
+                plan = _with_facts(track.plan, self.one_lane, lacking)
+                tracks[number] = track if plan is track.plan else replace(track, plan=plan)
         own = [track.plan for track in tracks.values() if isinstance(track, Own)]
         partitioning = replace(
             before.partitioning,

@@ -98,9 +98,10 @@ class SourceSessions:
             else:
                 now = _timestamps(text_of(text))
                 first = next(iter(now), "")
-                before = self._recorded(ddl.table.name, plans)
+                shows = bool(first) and _has_no_default(now[first])
+                before = self._recorded(ddl.table.name, plans) if shows else None
                 # Of another table of this name, or of a column that was replaced, it shows nothing.
-                if first and _has_no_default(now[first]) and (before is None or first in before):
+                if shows and (before is None or first in before):
                     is_new = before is not None and _updates_itself(now[first]) and not _updates_itself(before[first])
                     if is_new and self._is_named_later(statement, ddl.table.name[1]):
                         reason = (

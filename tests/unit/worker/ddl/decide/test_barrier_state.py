@@ -117,6 +117,16 @@ def test_a_targets_facts_are_those_of_all_its_shard_tables() -> None:
     assert [made.one_lane for made in passing.apply().plans_in_order] == [True, True, False]
 
 
+def test_tables_that_a_statement_does_not_change_are_not_made_again() -> None:
+    """Only other objects are checked after it: there may be thousands of tables."""
+    before = standing(plan(0, "a", "all"), plan(1, "b", "all"), plan(2, "c", "all"))
+    changes = BarrierChanges(before, TableNumbers(9))
+    changes.set_structure(plan(1, "b", "all"), creation())
+    changes.one_lane[TargetTable("shop", "all")] = False
+    after = changes.apply()
+    assert [number for number, track in after.tracks.items() if track is not before.tracks[number]] == [1]
+
+
 def test_merged_streams() -> None:
     own = standing(plan(0, "a"), plan(1, "b"), tables=4)
     joined = standing(plan(2, "joins", one_lane=True), tables=4)
