@@ -30,12 +30,12 @@ from shardmerge.worker.ddl.execute.optimistic import (
     shard_label,
     unrecorded,
 )
-from shardmerge.worker.ddl.execute.structure_check import check_mergeable, check_same_meaning, index_names
+from shardmerge.worker.ddl.execute.structure_check import check_mergeable, check_same_meaning, merged_statement
 from shardmerge.worker.ddl.schema_join.model import NotJoinable, ShardSchema
 from shardmerge.worker.ddl.split.pieces import statements_at
 from shardmerge.worker.ddl.sql.dialect import Dialect
 from shardmerge.worker.ddl.sql.table_definition import TableDefinition, parse_table_definition
-from shardmerge.worker.ddl.sql.target_statement import target_statement, time_dependent_column
+from shardmerge.worker.ddl.sql.target_statement import time_dependent_column
 from shardmerge.worker.ddl.structure.schema_tracker import SchemaTracker, Tracked
 from shardmerge.worker.ddl.structure.structure_after import refusal_of, structure_after
 from shardmerge.worker.ddl.structure.structure_digest import CanonicalCreates, digest_of
@@ -91,7 +91,7 @@ class DryRun:
             return Answer(plan, "nothing", reason="only names change, which the preview does not cover")
         if own.waits is not None:
             return self._still_waits(member, own.waits)
-        text = target_statement(statement, ddl, None if own.creation is None else index_names(own.creation))
+        text = merged_statement(statement, ddl, plan.table, own.creation)
         if not text:
             return Answer(plan, "nothing", reason="the statement has no effect on merged tables")
         if self.mode == config_pb2.SHARD_MODE_NONE and others:

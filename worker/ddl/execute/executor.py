@@ -46,12 +46,12 @@ from shardmerge.worker.ddl.execute.run_once import (
     wait_for_indexes,
 )
 from shardmerge.worker.ddl.execute.statement_context import StatementContext
-from shardmerge.worker.ddl.execute.structure_check import StatementStructures, check_mergeable, index_names
+from shardmerge.worker.ddl.execute.structure_check import StatementStructures, check_mergeable, merged_statement
 from shardmerge.worker.ddl.execute.widen_target import TargetWidener
 from shardmerge.worker.ddl.schema_join.model import NotJoinable
 from shardmerge.worker.ddl.sql.dialect import Dialect
 from shardmerge.worker.ddl.sql.statement import AlterTable
-from shardmerge.worker.ddl.sql.target_statement import Changing, for_table, target_statement
+from shardmerge.worker.ddl.sql.target_statement import Changing, for_table
 from shardmerge.worker.ddl.structure.parked_definitions import ParkedDefinitions
 from shardmerge.worker.ddl.structure.schema_tracker import Tracked
 from shardmerge.worker.ddl.structure.structure_digest import CanonicalCreates
@@ -118,8 +118,7 @@ class StatementExecutor:
         context, shard = self.context, action.shard
         ddl = context.ddl
         assert isinstance(ddl, Changing)  # noqa: S101 - for the type checker: nothing else alters
-        text = target_statement(context.statement, ddl)
-        if not text:
+        if not merged_statement(context.statement, ddl, shard.plan.table, None):
             return  # it has no effect on merged tables
         if shard.shard_count > 1:
             raise context.refusal(
@@ -130,7 +129,7 @@ class StatementExecutor:
             )
         creation = self.structures.creation(shard.plan)
         self.structures.check(shard.plan, creation)
-        text = target_statement(context.statement, ddl, index_names(creation))
+        text = merged_statement(context.statement, ddl, shard.plan.table, creation)
         if not text:
             return
         text = self._for_target_alone(text, shard, creation)
@@ -148,7 +147,7 @@ class StatementExecutor:
         creation = self.structures.creation(shard.plan)
         if override.runs_original:
             self.structures.check(shard.plan, creation)
-        text = target_statement(context.statement, ddl, index_names(creation))
+        text = merged_statement(context.statement, ddl, shard.plan.table, creation)
         tracked = Tracked(shard.plan.table, creation)
         if text:
             text = self._for_target_alone(text, shard, creation)
@@ -194,7 +193,7 @@ class StatementExecutor:
         context, ddl = self.context, self.context.ddl
         assert isinstance(ddl, Changing)  # noqa: S101 - for the type checker: nothing else alters
         creation = self.structures.creation(shard.plan)
-        text = target_statement(context.statement, ddl, index_names(creation))
+        text = merged_statement(context.statement, ddl, shard.plan.table, creation)
         if not text:
             return creation, None
         return creation, self.structures.after_alter(
@@ -280,7 +279,7 @@ class StatementExecutor:
         context, ddl = self.context, self.context.ddl
         assert isinstance(ddl, Changing)  # noqa: S101 - for the type checker: nothing else alters
         creation = self.structures.creation(shard.plan)
-        text = target_statement(context.statement, ddl, index_names(creation))
+        text = merged_statement(context.statement, ddl, shard.plan.table, creation)
         if not text:
             return None  # it has no effect on merged tables
         check_mergeable(shard.plan, context.plans.values(), context.refusal)

@@ -13,6 +13,7 @@ from shardmerge.proto.errors import ShardmergeError
 from shardmerge.worker.core.mysql.create_table import UnreadableCreateTable, column_item, index_parts, masked_quotes
 from shardmerge.worker.core.mysql.information_schema import read_table
 from shardmerge.worker.core.mysql.show_create import CreateStatement
+from shardmerge.worker.core.table import Table
 from shardmerge.worker.core.table_plan import TablePlan, TargetTable
 from shardmerge.worker.ddl.decide.actions import Create
 from shardmerge.worker.ddl.execute.statement_context import StatementContext
@@ -59,6 +60,13 @@ def index_names(creation: CreateStatement) -> tuple[str, ...] | None:
         return None
 
 
+def merged_statement(statement: Statement, ddl: Changing, table: Table, creation: CreateStatement | None) -> str:
+    """The part of ``ddl`` that is for merged tables (:func:`target_statement`). ``table``: the shard table before it;
+    ``creation``: None if its CREATE TABLE is not known."""
+    numbered = {column.name.lower() for column in table.columns if column.auto_increment}
+    return target_statement(statement, ddl, None if creation is None else index_names(creation), numbered)
+
+
 def check_same_meaning(
     statement: Statement, ddl: Ddl, plan: TablePlan, creation: CreateStatement, refusal: Callable[..., ShardmergeError]
 ) -> None:
@@ -74,7 +82,7 @@ def check_same_meaning(
         if column.mapping is not None and column.column.name.lower() in changed:
             raise refusal(errors.ddl.MAPPED_COLUMN, column=column.column.name, table=table)
     if plan.transform is not None:
-        text = target_statement(statement, ddl, index_names(creation)) if isinstance(ddl, Changing) else ""
+        text = merged_statement(statement, ddl, plan.table, creation) if isinstance(ddl, Changing) else ""
         merged = parse_ddl(text, statement.schema, statement.sql_mode) if text else None
         known, mode = indexed_columns(creation), statement.sql_mode or 0
         if merged is not None and (reason := transform_conflict(text, merged, plan, known, mode)):

@@ -25,14 +25,13 @@ from shardmerge.worker.ddl.decide.operator_override import Ops
 from shardmerge.worker.ddl.decide.routed_statements import RoutedScope
 from shardmerge.worker.ddl.decide.statement_reader import override_for, read_statement, refusal
 from shardmerge.worker.ddl.execute.source_session import SourceSessions
-from shardmerge.worker.ddl.execute.structure_check import check_same_meaning, index_names
+from shardmerge.worker.ddl.execute.structure_check import check_same_meaning, merged_statement
 from shardmerge.worker.ddl.sql.dialect import Dialect
 from shardmerge.worker.ddl.sql.rewrite import normal_form
 from shardmerge.worker.ddl.sql.statement import names, parse_ddl
 from shardmerge.worker.ddl.sql.target_statement import (
     Changing,
     nondeterministic_default,
-    target_statement,
     time_dependent_column,
 )
 from shardmerge.worker.ddl.structure.schema_tracker import SchemaTracker
@@ -188,7 +187,7 @@ class StatementConverter:
         if not isinstance(ddl, Changing):
             return None
         check_same_meaning(statement, ddl, plan, creation, partial(refusal, context, statement=statement))
-        text = target_statement(statement, ddl, index_names(creation))
+        text = merged_statement(statement, ddl, plan.table, creation)
         if not text or nondeterministic_default(statement, ddl):
             return None
         settings = self._sources.find(statement, ddl, queried, (plan,), dialect_of(session))

@@ -18,7 +18,7 @@ from shardmerge.worker.core.table_plan import TablePlan
 from shardmerge.worker.ddl.decide.actions import Create, DdlContext
 from shardmerge.worker.ddl.execute.optimistic import STRICT
 from shardmerge.worker.ddl.execute.statement_context import StatementContext
-from shardmerge.worker.ddl.execute.structure_check import StatementStructures, index_names
+from shardmerge.worker.ddl.execute.structure_check import StatementStructures, merged_statement
 from shardmerge.worker.ddl.online import derive_alter
 from shardmerge.worker.ddl.online.classify import (
     OnlineStep,
@@ -33,7 +33,7 @@ from shardmerge.worker.ddl.online.derive_alter import CannotDerive
 from shardmerge.worker.ddl.sql.dialect import Dialect
 from shardmerge.worker.ddl.sql.statement import AlterTable, Ddl, parse_ddl
 from shardmerge.worker.ddl.sql.table_definition import TableDefinition, parse_table_definition
-from shardmerge.worker.ddl.sql.target_statement import Changing, target_statement
+from shardmerge.worker.ddl.sql.target_statement import Changing
 from shardmerge.worker.ddl.sql.version_comments import Server, expand_version_comments
 from shardmerge.worker.ddl.structure.recorded_structures import read_current
 from shardmerge.worker.ddl.structure.schema_tracker import Tracked
@@ -149,7 +149,7 @@ class OnlineChanges:
             return UnclearShadow(f"the CREATE TABLE of {shown} was not read")
         if not isinstance(change.ddl, AlterTable):
             return UnclearShadow(f"{shown} was changed by another statement than ALTER TABLE")
-        text = target_statement(context.statement, change.ddl, index_names(shadow.creation))
+        text = merged_statement(context.statement, change.ddl, shadow.table, shadow.creation)
         if not text:
             return shadow
         kept = ShadowAlter(context.statement.text, context.statement.schema, context.sql_mode, context.source_session)
@@ -218,7 +218,7 @@ class OnlineChanges:
             ddl = parse_ddl(derived.text, derived.schema, derived.sql_mode)
             if not isinstance(ddl, AlterTable):
                 return CannotDerive(f"the derived statement cannot be parsed: {derived.text}")
-            text = target_statement(statement, ddl, index_names(creation))
+            text = merged_statement(statement, ddl, plan.table, creation)
             tracked = self._after(plan.table, creation, text, statement, ddl, derived.session)
             if not derive_alter.same_structure(self._definition(tracked.table, tracked.creation), after):
                 return CannotDerive(

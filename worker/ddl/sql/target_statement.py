@@ -7,7 +7,7 @@ statement, which may not fit the target.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence, Set
 
 from shardmerge.proto.sql_lexer import Token, tokens
 from shardmerge.worker.core.table import Table
@@ -24,6 +24,7 @@ from shardmerge.worker.relay.model import Statement
 _NOT_MERGED = frozenset(
     {ClauseKind.PARTITIONING, ClauseKind.HOW, ClauseKind.RENAME_TABLE, ClauseKind.ORDER_BY, ClauseKind.DROP_FOREIGN_KEY}
 )
+_OF_DEFAULT = frozenset({ClauseKind.SET_DEFAULT, ClauseKind.DROP_DEFAULT})
 _BY_NAME = frozenset({ClauseKind.DROP_CHECK, ClauseKind.ALTER_CHECK, ClauseKind.DROP_CONSTRAINT})
 OF_COLUMNS = frozenset(
     {
@@ -40,9 +41,13 @@ OF_COLUMNS = frozenset(
 Changing = AlterTable | CreateIndex | DropIndex
 
 
-def target_statement(statement: Statement, ddl: Changing, indexes: Collection[str] | None = None) -> str:
+def target_statement(
+    statement: Statement, ddl: Changing, indexes: Collection[str] | None = None, numbered: Set[str] = frozenset()
+) -> str:
     """The statement for merged tables, still with the source's table name; "" when it has no effect on them.
-    ``indexes``: names of the table's indexes, None: any. Other indexes belong to a foreign key at the source."""
+    ``indexes``: names of the table's indexes, None: any. Other indexes belong to a foreign key at the source.
+    ``numbered``: lower-case names of its columns with AUTO_INCREMENT. A server accepts a default of such a column, and
+    neither shows nor uses it as one; without AUTO_INCREMENT, as in a merged table, it would be the column's default."""
     text = statement.text
     known = None if indexes is None else {name.lower() for name in indexes} | {"primary"}
     if isinstance(ddl, DropIndex):
@@ -58,7 +63,8 @@ def target_statement(statement: Statement, ddl: Changing, indexes: Collection[st
 
     def is_unwanted(clause: Clause) -> bool:
         is_strange = known is not None and clause.kind in OF_INDEX and clause.name.lower() not in known
-        return clause.kind in _NOT_MERGED or is_strange or not _kept(own, clause, mode)
+        is_hidden = clause.kind in _OF_DEFAULT and not numbered.isdisjoint(each.lower() for each in clause.columns)
+        return clause.kind in _NOT_MERGED or is_strange or is_hidden or not _kept(own, clause, mode)
 
     text = without_clauses(own, again, is_unwanted)
     again = _parsed(text, statement)

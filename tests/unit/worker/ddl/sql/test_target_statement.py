@@ -76,11 +76,13 @@ def parsed(statement: Statement) -> Changing:
         ("DROP INDEX strange ON t", ""),
         ("DROP INDEX Known ON t", "DROP INDEX Known ON t"),
         ("CREATE INDEX i ON t (n)", "CREATE INDEX i ON t (n)"),
+        ("ALTER TABLE t ALTER Auto SET DEFAULT 7", ""),
+        ("ALTER TABLE t ALTER auto DROP DEFAULT, ALTER n DROP DEFAULT", "ALTER TABLE t ALTER n DROP DEFAULT"),
     ],
 )
 def test_target_statement(text: str, merged: str) -> None:
     statement = made(text)
-    assert target_statement(statement, parsed(statement), ["known"]) == merged
+    assert target_statement(statement, parsed(statement), ["known"], {"auto"}) == merged
 
 
 def test_without_a_list_every_index_is_known() -> None:
