@@ -37,7 +37,7 @@ def test_they_are_added_when_the_table_has_joined(world: World, existing: bool) 
         )
     cluster.hooks.hold("snapshot.before_commit")
     there = family.task(extra=setting).replace(f"    target-schema: {name}\n", f"    target-schema: {name}_2\n")
-    cluster.dmctl("update-task", cluster.write("updated.task.yaml", there))
+    cluster.dmctl("update-task", cluster.write("updated.task.yaml", there), "--move-tables")
     cluster.hooks.reached("snapshot.before_commit")
     assert [row[2] for row in target.query(f"SHOW INDEX FROM {name}_2.orders")] == ["PRIMARY"]
     cluster.hooks.release("snapshot.before_commit")
