@@ -270,6 +270,18 @@ VALUES_OF_TIME = _define(
     "then `dmctl stop-task {task}`, drop {target} at the target, and `dmctl start-task <file> --remove-meta`, which "
     "copies the history again.",
 )
+DATES_REPLACED = _define(
+    50073,
+    "ddl-may-replace-dates",
+    scope=Scope.SOURCE,
+    message="source {source}, task {task}: rows of {target} have dates in column {column} that the sql_mode of the "
+    "statement at {position} does not permit, such as 2026-02-30. If the server copies {table} to execute it, it "
+    "replaces them by 0000-00-00, which the binary log does not show: {statement}",
+    workaround="The task has stopped right before the statement. If it changes columns or indexes, "
+    f"{_REPLACE}: the same statement, once for {{target}}, runs it there with the dates as they are. For a statement "
+    f"that only copies the table, and for those of the other shard tables, {_SKIP}. Then, {_REPAIR} copies the dates "
+    "that the source has now.",
+)
 ADDS_CASCADE = _define(
     50065,
     "ddl-adds-cascade",

@@ -113,6 +113,11 @@ class Table:
         return f"`{self.schema}`.`{self.name}`"
 
     @property
+    def has_dates(self) -> bool:
+        """Whether a column may have dates that do not exist, such as 2026-02-30."""
+        return any(column.kind in (ValueKind.DATE, ValueKind.DATETIME) for column in self.columns)
+
+    @property
     def collations(self) -> frozenset[str]:
         """The collations of its columns."""
         return frozenset(column.collation for column in self.columns if column.collation)

@@ -40,7 +40,7 @@ from shardmerge.worker.ddl.execute.override_actions import actions_with_override
 from shardmerge.worker.ddl.execute.rename_targets import drop_rename_marks
 from shardmerge.worker.ddl.execute.source_session import find_source_session
 from shardmerge.worker.ddl.execute.statement_context import StatementContext
-from shardmerge.worker.ddl.execute.structure_check import StatementStructures
+from shardmerge.worker.ddl.execute.structure_check import StatementStructures, check_dates
 from shardmerge.worker.ddl.following import FollowingStatements, KnownStructures, MayExecute
 from shardmerge.worker.ddl.join_ahead import JoinAhead, adds_columns
 from shardmerge.worker.ddl.locks.parked_queue import ParkedQueue
@@ -300,6 +300,9 @@ class StatementDriver:
         apply_override(_NOT_AT_TARGET, passed_over, actor)
         is_mariadb = met.queried.is_mariadb
         for action in actions:
+            if isinstance(action, Alter):
+                with actor.naming_missing(action):
+                    check_dates(actor.context, action.shard.plan)
             if isinstance(action, Alter) and self._shared.locks:
                 with actor.naming_missing(action):
                     if context.config.shard_mode == config_pb2.SHARD_MODE_OPTIMISTIC:

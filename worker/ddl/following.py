@@ -34,7 +34,7 @@ from shardmerge.worker.ddl.execute.structure_check import StatementStructures
 from shardmerge.worker.ddl.online.classify import OnlineContext, classify
 from shardmerge.worker.ddl.session.schema_defaults import SchemaDefaults
 from shardmerge.worker.ddl.sql.dialect import Dialect
-from shardmerge.worker.ddl.sql.target_statement import Changing
+from shardmerge.worker.ddl.sql.target_statement import Changing, replaced_dates
 from shardmerge.worker.ddl.structure.parked_definitions import ParkedDefinitions
 from shardmerge.worker.ddl.structure.schema_tracker import SchemaTracker, open_tracker
 from shardmerge.worker.ddl.structure.source_structure import SourceStructures
@@ -193,7 +193,7 @@ class FollowingStatements:
         if adds_cascade(statement.text, mode) or added_foreign_keys(statement.text, mode):
             return None  # whether the key is allowed is decided where the lanes have reached the statement
         shard = self._altered(statement, ddl, around)
-        if shard is None:
+        if shard is None or (shard.plan.table.has_dates and replaced_dates(statement, ddl)):
             return None
         given = around.sources.find(statement, ddl, queried, (shard.plan,), dialect_of(around.session))
         statement_context = StatementContext(

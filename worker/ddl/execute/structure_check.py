@@ -10,10 +10,11 @@ import pymysql
 
 from shardmerge.proto import errors
 from shardmerge.proto.errors import ShardmergeError
+from shardmerge.worker.core.mysql.connection import quote_name, rows
 from shardmerge.worker.core.mysql.create_table import UnreadableCreateTable, column_item, index_parts, masked_quotes
 from shardmerge.worker.core.mysql.information_schema import read_table
 from shardmerge.worker.core.mysql.show_create import CreateStatement
-from shardmerge.worker.core.table import Table
+from shardmerge.worker.core.table import Table, ValueKind
 from shardmerge.worker.core.table_plan import TablePlan, TargetTable
 from shardmerge.worker.ddl.decide.actions import Create
 from shardmerge.worker.ddl.execute.statement_context import StatementContext
@@ -24,10 +25,12 @@ from shardmerge.worker.ddl.sql.dialect import Dialect
 from shardmerge.worker.ddl.sql.statement import AlterTable, CreateTable, Ddl, parse_ddl
 from shardmerge.worker.ddl.sql.target_statement import (
     Changing,
+    ReplacedDates,
     changed_columns,
     names_other_constraint,
     nondeterministic_default,
     removed_column_names,
+    replaced_dates,
     target_statement,
 )
 from shardmerge.worker.ddl.sql.transform_conflicts import transform_conflict
@@ -106,6 +109,40 @@ def check_mergeable(plan: TablePlan, merged: Iterable[TablePlan], refusal: Calla
                 rule=other.transform.rule,
                 reason="a lock joins the columns of shard tables as the sources have them",
             )
+
+
+def check_dates(context: StatementContext, plan: TablePlan) -> None:
+    """Check that no row of the target has a date that the source, or the target, replaces if it copies the table for
+    the statement: the binary log does not show whether the source did. All rows before the statement must be at the
+    target. Raises DATES_REPLACED, ``pymysql.MySQLError``."""
+    dates = [each for each in plan.columns if each.column.kind in (ValueKind.DATE, ValueKind.DATETIME)]
+    if not dates or context.ddl is None:
+        return
+    replaced = replaced_dates(context.statement, context.ddl)
+    if not replaced:
+        return
+    for each in dates:
+        condition = _replaced(quote_name(each.target_name), replaced)
+        if rows(context.session, f"SELECT 1 FROM {plan.target.quoted} WHERE {condition} LIMIT 1"):
+            raise context.refusal(
+                errors.ddl.DATES_REPLACED,
+                table=plan.table.full_name,
+                column=each.column.name,
+                target=plan.target.quoted,
+            )
+
+
+def _replaced(column: str, replaced: ReplacedDates) -> str:
+    """The SQL condition for such a date."""
+    year, month, day = f"YEAR({column})", f"MONTH({column})", f"DAYOFMONTH({column})"
+    found: list[str] = []
+    if replaced.days:
+        leap = f"({year} % 4 = 0 AND ({year} % 100 <> 0 OR {year} % 400 = 0))"
+        last = f"CASE WHEN {month} = 2 THEN 28 + {leap} WHEN {month} IN (4, 6, 9, 11) THEN 30 ELSE 31 END"
+        found.append(f"{day} > 28 AND {day} > {last}")
+    if replaced.zero_parts:
+        found.append(f"({month} = 0 OR {day} = 0) AND {year} + {month} + {day} > 0")
+    return " OR ".join(found)
 
 
 @dataclass(frozen=True, slots=True)

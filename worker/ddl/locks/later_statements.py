@@ -32,6 +32,7 @@ from shardmerge.worker.ddl.sql.statement import names, parse_ddl
 from shardmerge.worker.ddl.sql.target_statement import (
     Changing,
     nondeterministic_default,
+    replaced_dates,
     time_dependent_column,
 )
 from shardmerge.worker.ddl.structure.schema_tracker import SchemaTracker
@@ -189,6 +190,8 @@ class StatementConverter:
         check_same_meaning(statement, ddl, plan, creation, partial(refusal, context, statement=statement))
         text = merged_statement(statement, ddl, plan.table, creation)
         if not text or nondeterministic_default(statement, ddl):
+            return None
+        if plan.table.has_dates and replaced_dates(statement, ddl):
             return None
         settings = self._sources.find(statement, ddl, queried, (plan,), dialect_of(session))
         explicit = settings.explicit_timestamp

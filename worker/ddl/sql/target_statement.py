@@ -8,6 +8,7 @@ statement, which may not fit the target.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence, Set
+from dataclasses import dataclass
 
 from shardmerge.proto.sql_lexer import Token, tokens
 from shardmerge.worker.core.table import Table
@@ -207,6 +208,64 @@ def _nulls_to_times(statement: Statement, ddl: Ddl, table: Table, explicit_times
             continue
         if not explicit_timestamp or any(token.is_word("NULL") for token in own):
             yield name
+
+
+_STRICT, _ZERO_PARTS, _INVALID_DAYS = 3 << 21, 1 << 23, 1 << 25
+"""Bits of sql_mode: both strict modes, NO_ZERO_IN_DATE, ALLOW_INVALID_DATES; MySQL and MariaDB have the same."""
+_WITHOUT_COPY = frozenset(
+    {
+        ClauseKind.ADD_COLUMN,
+        ClauseKind.DROP_COLUMN,
+        ClauseKind.RENAME_COLUMN,
+        ClauseKind.SET_DEFAULT,
+        ClauseKind.DROP_DEFAULT,
+        ClauseKind.ADD_INDEX,
+        ClauseKind.ADD_UNIQUE,
+        ClauseKind.DROP_INDEX,
+        ClauseKind.RENAME_INDEX,
+        ClauseKind.ALTER_INDEX,
+        ClauseKind.DROP_FOREIGN_KEY,
+        ClauseKind.RENAME_TABLE,
+        ClauseKind.HOW,
+    }
+)
+"""Clauses for which InnoDB does not copy the rows through the server (MySQL Reference Manual, "Online DDL
+Operations"), unless the statement requires it or adds a generated column."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReplacedDates:
+    """Dates that a copy of a table replaces by 0000-00-00. ``days``: such as 2026-02-30; ``zero_parts``: 2026-00-10."""
+
+    days: bool
+    zero_parts: bool
+
+    def __bool__(self) -> bool:
+        return self.days or self.zero_parts
+
+
+def replaced_dates(statement: Statement, ddl: Ddl) -> ReplacedDates:
+    """The dates that a server may replace if it executes the statement by a copy of the table.
+
+    It does so if the sql_mode does not permit them; in a strict mode the statement fails instead. MariaDB does not
+    under each mode (Field_temporal::get_copy_func() in its sql/field_conv.cc), but a target of the other family does.
+    """
+    mode = statement.sql_mode or 0
+    found = ReplacedDates(not mode & _INVALID_DAYS, bool(mode & _ZERO_PARTS))
+    fails = mode & _STRICT and not (isinstance(ddl, AlterTable) and ddl.ignore)
+    return found if found and not fails and _may_copy(statement, ddl) else ReplacedDates(False, False)
+
+
+def _may_copy(statement: Statement, ddl: Ddl) -> bool:
+    words = [token for token in tokens(statement.text, statement.sql_mode or 0) if token.is_word(*_OF_COPY)]
+    if any(token.is_word("COPY") for token in words):
+        return True
+    return isinstance(ddl, AlterTable) and (
+        bool(words) or any(clause.kind not in _WITHOUT_COPY for clause in ddl.clauses)
+    )
+
+
+_OF_COPY = keywords("AS COPY GENERATED")
 
 
 def _is_declared_null(part: Sequence[Token]) -> bool:

@@ -138,20 +138,50 @@ def _fill_with_time(merge: Merge) -> Printed:
 
 
 def _fill_by_repair(merge: Merge, printed: Printed) -> None:
-    first = f"ALTER TABLE {merge.shard(1)} ADD COLUMN extra DATETIME(3) NULL"
-    merge.operator.runs(printed, "binlog replace", statement=first)
+    _replace_once(merge, printed, 50063, "ADD COLUMN extra DATETIME(3) NULL")
+
+
+def _replace_once(merge: Merge, printed: Printed, code: int, change: str) -> None:
+    """Replace the statement of the first shard table, skip those of the others, and compare."""
+    merge.operator.runs(printed, "binlog replace", statement=f"ALTER TABLE {merge.shard(1)} {change}")
     for source, table in ((ONE, 2), (TWO, 1), (TWO, 2)):
-        printed = _stopped_at(merge, source, table)
+        printed = _stopped_at(merge, source, table, code)
         merge.operator.runs(printed, "binlog skip")
     merge.world.settle([merge.family.name])
     merge.operator.runs(printed, "compare")
 
 
-def _stopped_at(merge: Merge, source: str, table: int) -> Printed:
+_COPY = "ADD COLUMN extra INT DEFAULT 5, ALGORITHM=COPY"
+
+
+def _replace_dates(merge: Merge) -> Printed:
+    """Rows have dates that the sql_mode of a later ALTER TABLE, which copies its table, does not permit."""
+    _alter(merge, "ADD COLUMN day DATE NULL", _SHARDS)
+    for source, table in _SHARDS:
+        merge.source(source).execute(
+            "SET SESSION sql_mode = 'ALLOW_INVALID_DATES'",
+            f"UPDATE {merge.shard(table)} SET day = '2026-02-30' WHERE id = 5",
+            f"UPDATE {merge.shard(table)} SET day = '2026-00-10' WHERE id = 6",
+            "SET SESSION sql_mode = 'NO_ZERO_IN_DATE'",
+            f"ALTER TABLE {merge.shard(table)} {_COPY}",
+        )
+        merge.insert(source, table, "after")
+    [(days,)] = merge.source(1).query(f"SELECT COUNT(*) FROM {merge.shard(1)} WHERE id IN (5, 6) AND day = 0")
+    assert days == 2, "the source has not replaced them"
+    return merge.operator.stopped(50073, ONE)
+
+
+def _copy_dates_by_repair(merge: Merge, printed: Printed) -> None:
+    _replace_once(merge, printed, 50073, _COPY)
+    [(days,)] = merge.world.target.query(f"SELECT COUNT(*) FROM {merge.merged} WHERE day = 0")
+    assert days == 2 * len(_SHARDS)
+
+
+def _stopped_at(merge: Merge, source: str, table: int, code: int) -> Printed:
     """Wait until the task has stopped before the statement of this shard table."""
 
     def found() -> Printed | None:
-        printed = merge.operator.stopped(50063, source)
+        printed = merge.operator.stopped(code, source)
         return printed if merge.shard(table) in printed.message.replace("`", "") else None
 
     return until(found, f"the statement of table {table} of {source} is reached", 60)
@@ -358,6 +388,13 @@ DDL_WAYS_OUT = (
         "shard tables get a column with the time of the statement",
         _fill_with_time,
         _fill_by_repair,
+        text=_with_mode("optimistic"),
+    ),
+    WayOut(
+        50073,
+        "an ALTER TABLE that copies its table may replace dates such as 2026-02-30",
+        _replace_dates,
+        _copy_dates_by_repair,
         text=_with_mode("optimistic"),
     ),
     WayOut(

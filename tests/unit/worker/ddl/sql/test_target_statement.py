@@ -10,10 +10,12 @@ from shardmerge.worker.core.table_plan import TargetTable
 from shardmerge.worker.ddl.sql.statement import parse_ddl
 from shardmerge.worker.ddl.sql.target_statement import (
     Changing,
+    ReplacedDates,
     changed_columns,
     for_table,
     names_other_constraint,
     nondeterministic_default,
+    replaced_dates,
     target_statement,
     time_dependent_column,
 )
@@ -214,3 +216,44 @@ def test_nulls_that_become_times(clause: str, mariadb: str, explicit: str, impli
 def test_an_existing_column_keeps_its_values() -> None:
     statement = made("ALTER TABLE t MODIFY a CHAR(36) DEFAULT (uuid()), MODIFY id INT AUTO_INCREMENT")
     assert nondeterministic_default(statement, parsed(statement)) == ""
+
+
+_LAX, _STRICT, _NO_ZERO_PARTS, _ANY_DAY = 0, 1 << 22, 1 << 23, 1 << 25
+
+
+@pytest.mark.parametrize(
+    ("mode", "replaced"),
+    [
+        (_LAX, ReplacedDates(days=True, zero_parts=False)),
+        (_NO_ZERO_PARTS, ReplacedDates(days=True, zero_parts=True)),
+        (_NO_ZERO_PARTS | _ANY_DAY, ReplacedDates(days=False, zero_parts=True)),
+        (_ANY_DAY, ReplacedDates(days=False, zero_parts=False)),
+        (_STRICT | _NO_ZERO_PARTS, ReplacedDates(days=False, zero_parts=False)),
+    ],
+)
+def test_dates_that_a_copy_replaces(mode: int, replaced: ReplacedDates) -> None:
+    statement = made("ALTER TABLE t ENGINE=InnoDB", mode)
+    assert replaced_dates(statement, parsed(statement)) == replaced
+
+
+@pytest.mark.parametrize(
+    ("text", "may_copy"),
+    [
+        ("ALTER TABLE t ADD n INT, DROP m, ADD KEY (a), ALTER b SET DEFAULT 1, ALGORITHM=INPLACE", False),
+        ("ALTER TABLE t ADD n INT, ALGORITHM=COPY", True),
+        ("ALTER TABLE t ADD n INT AS (m + 1) STORED", True),
+        ("ALTER TABLE t MODIFY n BIGINT", True),
+        ("ALTER TABLE t ADD n INT, ADD CHECK (n > 1)", True),
+        ("ALTER TABLE t PARTITION BY HASH (id)", True),
+        ("CREATE INDEX i ON t (n)", False),
+        ("CREATE INDEX i ON t (n) ALGORITHM=COPY", True),
+    ],
+)
+def test_statements_that_may_copy_their_table(text: str, may_copy: bool) -> None:
+    statement = made(text, _LAX)
+    assert bool(replaced_dates(statement, parsed(statement))) is may_copy
+
+
+def test_an_alter_ignore_does_not_fail_in_a_strict_mode() -> None:
+    statement = made("ALTER IGNORE TABLE t ENGINE=InnoDB", _STRICT)
+    assert replaced_dates(statement, parsed(statement)).days
