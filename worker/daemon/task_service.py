@@ -8,7 +8,7 @@ one, or not the secret of the run (shardmerge.worker.core.spark.run_access), get
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 
 import grpc
 
@@ -156,21 +156,16 @@ class TaskService(relay_pb2_grpc.RelayServicer):
             )
         )
         while not mine.is_set:
-            met: RelayOffset | None = None
-            for frame in self._serve(relay, start, until, reader, index, mine, by_reference=by_reference):
-                if isinstance(frame, RelayOffset):
-                    met = frame
-                    break
-                yield frame
-            if met is None:
+            reached = yield from self._serve(relay, start, until, reader, index, mine, by_reference=by_reference)
+            if reached is None:
                 break
-            alignment = reader.alignment_at(met) if isinstance(reader, RunningReplicate) else None
+            alignment = reader.alignment_at(reached) if isinstance(reader, RunningReplicate) else None
             if alignment is None or isinstance(reader, RunningSnapshot):
                 ended.set()
                 yield _closed(relay_pb2.Closed.REASON_UNTIL)
                 return
-            yield from self._at_barrier(reader, alignment, relay.position_at(met), mine)
-            start = met
+            yield from self._at_barrier(reader, alignment, relay.position_at(reached), mine)
+            start = reached
         yield _closed(relay_pb2.Closed.REASON_STOP)
 
     def _serve(
@@ -183,8 +178,8 @@ class TaskService(relay_pb2_grpc.RelayServicer):
         mine: StopSignal,
         *,
         by_reference: bool,
-    ) -> Iterator[relay_pb2.RelayFrame | RelayOffset]:
-        """The frames from ``start`` on; last, the offset where the subscription ended, unless it was stopped."""
+    ) -> Generator[relay_pb2.RelayFrame, None, RelayOffset | None]:
+        """The frames from ``start`` on; returns the offset where the subscription ended, None if it was stopped."""
         limit, edges = (reader.limit, reader.edges) if isinstance(reader, RunningReplicate) else (None, None)
         # A lane may have committed some events of its first block, and counts all of them.
         shares, is_first = reader.shares if isinstance(reader, RunningReplicate) else None, True
@@ -192,7 +187,7 @@ class TaskService(relay_pb2_grpc.RelayServicer):
             start, until, reader.in_scope, mine, by_reference=by_reference, limit=limit, edges=edges
         ):
             if mine.is_set:
-                return
+                return None
             match item:
                 case BlockData():
                     yield _block(item, item.events if shares is None or is_first else shares.of(index, item))
@@ -214,7 +209,8 @@ class TaskService(relay_pb2_grpc.RelayServicer):
                         )
                     yield from self._at_barrier(reader, statement, statement.position, mine)
                 case ReachedUntil(offset=offset):
-                    yield offset
+                    return offset
+        return None
 
     def _at_barrier(
         self, running: RunningReplicate, place: BarrierPlace, position: SourcePosition, mine: StopSignal
@@ -342,7 +338,7 @@ def _closed(reason: relay_pb2.Closed.Reason) -> relay_pb2.RelayFrame:
     return relay_pb2.RelayFrame(closed=relay_pb2.Closed(reason=reason))
 
 
-def _block(item: BlockPlace, events: bytes = b"") -> relay_pb2.RelayFrame:
+def _block(item: BlockPlace | BlockData, events: bytes = b"") -> relay_pb2.RelayFrame:
     """``events``: those of the block that the reader needs; none of a block that the reader reads itself."""
     block = relay_pb2.Block(
         start=item.start.to_proto(),

@@ -55,9 +55,8 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class BlockPlace:
-    """Whole events of one segment: the relay log's own bytes from ``start`` to ``end``, which the reader reads from the
-    file itself. See Block in proto/relay.proto for the fields."""
+class Block:
+    """Whole events of one segment. See Block in proto/relay.proto for the fields."""
 
     start: RelayOffset
     end: RelayOffset
@@ -69,7 +68,13 @@ class BlockPlace:
 
 
 @dataclass(frozen=True, slots=True)
-class BlockData(BlockPlace):
+class BlockPlace(Block):
+    """A block whose events are the relay log's own bytes from ``start`` to ``end``: the reader reads them from the file
+    itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class BlockData(Block):
     """A block with its events. ``places``: empty if they are the relay log's own bytes; else the start of each group's
     events (see worker/relay/serve/group_blocks.py)."""
 
@@ -98,7 +103,7 @@ class ReachedUntil:
     offset: RelayOffset
 
 
-SubscriptionItem = BlockPlace | AtHead | AtStatement | ReachedUntil
+SubscriptionItem = BlockPlace | BlockData | AtHead | AtStatement | ReachedUntil
 
 
 @dataclass(frozen=True, slots=True)

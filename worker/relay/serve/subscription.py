@@ -211,7 +211,7 @@ class _Subscription:
             return None
         return edges[at].byte
 
-    def _blocks(self, place: _Place, cut: Cut) -> Iterator[BlockPlace]:
+    def _blocks(self, place: _Place, cut: Cut) -> Iterator[BlockPlace | BlockData]:
         inside = place.group_start != place.byte or not cut.ends_group
         if cut.special is None and (inside or not cut.payloads):
             yield self._block(place, cut)
@@ -254,7 +254,7 @@ class _Subscription:
         end = self._last_cut = end_at(self._log, self._relay_id, place.segment, byte, self._last_cut)
         return Cut(byte, True, byte, 0, end.position, end.commit_time, payloads=of.payloads)
 
-    def _block(self, place: _Place, cut: Cut) -> BlockPlace:
+    def _block(self, place: _Place, cut: Cut) -> BlockPlace | BlockData:
         number = place.segment.number
         if cut.end - place.byte > LARGEST_BLOCK:
             raise errors.relay.GROUP_TOO_LARGE(
@@ -272,10 +272,9 @@ class _Subscription:
             end_position=cut.position,
             commit_time=cut.commit_time,
         )
-        if not self._by_reference:
-            block = self._read(place, block)
+        found = block if self._by_reference else self._read(place, block)
         place.byte, place.group_start, place.events = cut.end, cut.group_start, cut.first_event
-        return block
+        return found
 
     def _read(self, place: _Place, block: BlockPlace) -> BlockData:
         size = block.end.byte - block.start.byte

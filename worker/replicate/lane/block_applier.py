@@ -52,6 +52,7 @@ class BlockApplier:
         self._committed: Checkpoint
         self._is_translated: bool
         self._next: Checkpoint
+        self._must_commit = self._has_reached_edge = False  # since the last commit
         self._timer: CommitTimer
 
     def begin(self) -> Checkpoint:
@@ -89,11 +90,13 @@ class BlockApplier:
             # A restart inside a large group: its first events were committed before.
             skip = self._next.skip_events - block.first_event
         position = SourcePosition.from_proto(block.end_position)
-        count = self._rows.collect(block, events, skip, position)
+        found = self._rows.collect(block, events, skip, position)
+        self._must_commit = found.must_commit
+        self._has_reached_edge |= found.reached_edge
         if block.ends_group:
             self._advance(RelayOffset.from_proto(block.end), 0, position, block.commit_time)
         else:
-            counted = block.first_event + count
+            counted = block.first_event + found.events
             self._advance(
                 RelayOffset.from_proto(block.group_start),
                 max(counted, self._next.skip_events if skip else 0),
@@ -115,14 +118,14 @@ class BlockApplier:
         """Whether to commit now; ``dry``: no further input waits."""
         rows = self._rows
         now = time.monotonic()
-        if rows.must_commit:
+        if self._must_commit:
             return True
         if rows.has_changes:
             return self._timer.is_due(now, rows.waiting_rows, rows.waiting_bytes, dry=dry)
         if self._next is self._committed:
             return False
         # Other parts of the program wait until every lane has passed the place at which a table leaves.
-        return self._timer.is_move_due(now) or (dry and self._rows.has_reached_edge)
+        return self._timer.is_move_due(now) or (dry and self._has_reached_edge)
 
     def commit(self) -> Commit:
         """Commit everything that was applied, with the checkpoint. Raises what :meth:`TargetWriter.commit` raises, and
@@ -139,8 +142,8 @@ class BlockApplier:
         self._log_skipped(skipped)
         self._committed = self._next = following
         self._is_translated = False
-        passed_edge = self._rows.has_reached_edge
-        self._rows.has_reached_edge = self._rows.must_commit = False
+        passed_edge = self._has_reached_edge
+        self._has_reached_edge = self._must_commit = False
         self._timer.committed(began_at, time.monotonic())
         if not batch.is_empty:
             self._begin_batch()

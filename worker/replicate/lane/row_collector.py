@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import NamedTuple
 
 from shardmerge.proto import errors, relay_pb2
 from shardmerge.proto.errors import ShardmergeError
@@ -62,12 +63,23 @@ class PendingRows:
         return any(change.plan.shard == shard for change in self.changes)
 
 
+class Collected(NamedTuple):
+    """What a block has added.
+
+    ``events``: how many it has; ``reached_edge``: a table enters or leaves the stream at its end; ``must_commit``: the
+    batch has rows of a table whose plan changes there, and a batch has one plan of each table.
+    """
+
+    events: int
+    reached_edge: bool
+    must_commit: bool
+
+
 class RowCollector:
     """Collects the rows of one lane. ``position``: the source position up to which the lane has applied, for errors.
 
     ``batch``: the next transaction's changes, by key; ``pending``: those that a transform has yet to evaluate. Others
-    only read them. ``has_reached_edge``: a table has entered or left the stream since the caller last set it to False.
-    ``must_commit``: the batch has rows of a table whose plan changes now; a batch has one plan of each table.
+    only read them.
     """
 
     def __init__(self, spec: LaneSpec, lane: int, position: Callable[[], SourcePosition]) -> None:
@@ -91,8 +103,6 @@ class RowCollector:
         self.batch = Batch(lane, spec.lanes)
         self.pending = PendingRows()
         self._skipped: list[SkippedRow] = []
-        self.has_reached_edge = False
-        self.must_commit = False
 
     @property
     def waiting_rows(self) -> int:
@@ -145,8 +155,8 @@ class RowCollector:
         else:
             self._decoder.forget_tables(names)
 
-    def collect(self, block: relay_pb2.Block, events: bytes, skip: int, end: SourcePosition) -> int:
-        """Add this lane's rows of the block; returns the number of its events.
+    def collect(self, block: relay_pb2.Block, events: bytes, skip: int, end: SourcePosition) -> Collected:
+        """Add this lane's rows of the block.
 
         ``events``: its bytes; ``skip``: how many of the first ones were committed before; ``end``: its end position.
         Raises TABLE_UNKNOWN, SKIP_AMBIGUOUS, and the errors of the decoder, the rules and the batch with the event's
@@ -169,13 +179,11 @@ class RowCollector:
         except ShardmergeError as error:
             raise with_event_position(error, file, self._decoder.event_end) from error
         reached = RelayOffset.from_proto(block.end)
-        if self._cursor.windows.is_at_edge(reached):
-            self.has_reached_edge = True
-        self.must_commit = any(
+        must_commit = any(
             self.batch.has_rows_of(plan.shard) or self.pending.has_rows_of(plan.shard)
             for plan in self._cursor.later.due(reached)
         )
-        return count
+        return Collected(count, self._cursor.windows.is_at_edge(reached), must_commit)
 
     def _pass_edges(self, start: RelayOffset) -> None:
         """Use the windows and plans that apply from ``start`` on."""
