@@ -1,9 +1,10 @@
-"""A subtask's life at the worker: actual stage, the current run, automatic resume.
+"""A subtask's life at the worker: its state, the current run, automatic resume.
 
-    New ──▶ Running ──▶ Finished
-             │  ▲
-             ▼  │ expected Running again (a newer decision), or back-off over for a retryable error
-           Paused ──▶ Stopped (from every stage, when its record is gone or the worker ends)
+    New ──▶ Starting ──▶ Running ──▶ Ended
+                 ▲           │
+                 └── Paused ◀┘    it starts again after a newer decision, or after a pause if the error is retryable
+
+    each ──▶ Removed              its record is gone, or the worker ends
 
 One thread per subtask makes every transition; others only set what is expected and wake it.
 """
@@ -56,18 +57,66 @@ _BACKOFF_RESET_SECONDS = 300.0
 _LANES_LOST = (errors.worker.SPARK_TASK_LOST, errors.worker.LANE_STOPPED, errors.worker.STREAM_LOST)
 _BACKOFF_RESET_LOST_SECONDS = 5.0
 
-_ALLOWED: dict[pb.Stage, frozenset[pb.Stage]] = {
-    pb.STAGE_NEW: frozenset({pb.STAGE_RUNNING, pb.STAGE_PAUSED, pb.STAGE_STOPPED}),
-    pb.STAGE_RUNNING: frozenset({pb.STAGE_PAUSED, pb.STAGE_STOPPED, pb.STAGE_FINISHED}),
-    pb.STAGE_PAUSED: frozenset({pb.STAGE_RUNNING, pb.STAGE_STOPPED}),
-    pb.STAGE_FINISHED: frozenset({pb.STAGE_STOPPED, pb.STAGE_RUNNING}),
-    pb.STAGE_STOPPED: frozenset(),
+
+@dataclass(frozen=True, slots=True)
+class New:
+    stage = pb.STAGE_NEW
+
+
+@dataclass(frozen=True, slots=True)
+class Starting:
+    """A run has begun, which has no unit yet. ``error``: the one that has ended the run before it."""
+
+    error: ShardmergeError | None
+    stage = pb.STAGE_RUNNING
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A run that has a unit."""
+
+    stage = pb.STAGE_RUNNING
+
+
+@dataclass(frozen=True, slots=True)
+class Paused:
+    """``error``: the one that has ended the last run; None: it was stopped. ``retry_at``: when the next run begins by
+    itself (``time.monotonic``); None: never."""
+
+    error: ShardmergeError | None = None
+    retry_at: float | None = None
+    stage = pb.STAGE_PAUSED
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """The last run has done all that there was to do."""
+
+    stage = pb.STAGE_FINISHED
+
+
+@dataclass(frozen=True, slots=True)
+class Removed:
+    """Its record does not exist any more, or the worker ends."""
+
+    stage = pb.STAGE_STOPPED
+
+
+State = New | Starting | Running | Paused | Ended | Removed
+
+_STEPS: dict[type[State], tuple[type[State], ...]] = {
+    New: (Starting, Paused, Removed),
+    Starting: (Running, Paused, Ended, Removed),
+    Running: (Running, Paused, Ended, Removed),
+    Paused: (Starting, Removed),
+    Ended: (Starting, Removed),
+    Removed: (),
 }
 
 
-def may_become(now: pb.Stage, then: pb.Stage) -> bool:
-    """Whether a subtask's stage may change from ``now`` to ``then``; see the drawing above."""
-    return now == then or then in _ALLOWED[now]
+def may_become(now: State, then: State) -> bool:
+    """Whether a subtask's state may change from ``now`` to ``then``; see the drawing above."""
+    return type(then) in _STEPS[type(now)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,11 +174,8 @@ class SubTask:
         self._decision = decision
         self._run_allowed = run_allowed
         self._condition = threading.Condition()
-        self._stage: pb.Stage = pb.STAGE_NEW
-        self._error: ShardmergeError | None = None
-        self._error_before: ShardmergeError | None = None  # of the run before, while a run has no unit yet
-        self._unit: ProcessUnit | None = None
-        self._begun = False  # whether that is the newest run's: a run that has just started has no unit yet
+        self._state: State = New()
+        self._unit: ProcessUnit | None = None  # of the last run that has had one
         self._background_activity: Callable[[], str] = str
         self._epoch = 0
         self._fresh = False
@@ -144,7 +190,6 @@ class SubTask:
         self._copied: worker_pb2.LoadStatus | None = None  # the history's progress when its unit had ended
         self._readers = ReaderTotal()
         self._progress_due_since = self._run_began = time.monotonic()
-        self._retry_at: float | None = None
         self._batch_divisor = 1
         self._starting: Span | None = None
         self._log = log.bind(task=decision.config.task, source=host.source.source_id)
@@ -178,7 +223,7 @@ class SubTask:
             if decision.expected != pb.STAGE_RUNNING or not same:
                 # Another configuration or token: an update, or a stop and a start that were seen as one change.
                 self._stop.set()
-            elif self._stage == pb.STAGE_RUNNING and not self._stop.is_set:
+            elif self._state.stage == pb.STAGE_RUNNING and not self._stop.is_set:
                 self._tried_revision = decision.revision  # the current run is what is wanted
             elif (
                 decision.config != old.config and self._tried_revision == old.revision and _same_request(decision, old)
@@ -217,14 +262,14 @@ class SubTask:
         """Whether the newest decision is carried out: a run has begun, or the last one is over."""
         with self._condition:
             if self._ending:
-                return self._stage == pb.STAGE_STOPPED
+                return isinstance(self._state, Removed)
             if self._decision.expected == pb.STAGE_RUNNING:
                 return self._tried_revision == self._decision.revision
-            return self._stage in (pb.STAGE_PAUSED, pb.STAGE_FINISHED)
+            return isinstance(self._state, Paused | Ended)
 
     def promised_slots(self) -> int:
         """The Spark slots that it has or is about to take at least, without tables that join it later."""
-        if self._decision.expected != pb.STAGE_RUNNING or self._stage == pb.STAGE_FINISHED:
+        if self._decision.expected != pb.STAGE_RUNNING or isinstance(self._state, Ended):
             return 0
         slots = slots_of(self._decision.config)
         return slots.least if self.replicating() is None else slots.following
@@ -239,10 +284,11 @@ class SubTask:
         """During the block no run is in progress or begins; yields the meta token of the next run. Raises
         SCHEMA_RUNNING, also if a run is about to begin automatically."""
         with self._condition:
-            failed = self._error is not None and self._retry_at is None
+            state = self._state
+            failed = isinstance(state, Paused) and state.error is not None and state.retry_at is None
             over = self._tried_revision == self._decision.revision and failed
             paused = self._decision.expected != pb.STAGE_RUNNING
-            if self._ending or self._stage not in (pb.STAGE_PAUSED, pb.STAGE_FINISHED) or not (paused or over):
+            if self._ending or not isinstance(state, Paused | Ended) or not (paused or over):
                 raise errors.ddl.SCHEMA_RUNNING(task=self.name, source=self._host.source.source_id)
             self._held += 1
         try:
@@ -255,7 +301,7 @@ class SubTask:
     def replicating(self) -> ReplicateUnit | None:
         """The running unit's own lanes. They do not apply the tables that are parked or joining."""
         with self._condition:
-            unit = self._unit if self._stage == pb.STAGE_RUNNING and self._begun and not self._stop.is_set else None
+            unit = self._unit if isinstance(self._state, Running) and not self._stop.is_set else None
         if isinstance(unit, JoiningUnit):
             unit = unit.own_lanes
         return unit if isinstance(unit, ReplicateUnit) else None
@@ -263,14 +309,14 @@ class SubTask:
     def copying(self) -> SnapshotUnit | None:
         """The running unit that copies the subtask's history; None: it does not copy one."""
         with self._condition:
-            unit = self._unit if self._stage == pb.STAGE_RUNNING and self._begun and not self._stop.is_set else None
+            unit = self._unit if isinstance(self._state, Running) and not self._stop.is_set else None
         return unit if isinstance(unit, SnapshotUnit) else None
 
     def relay_hold(self) -> RelayHold:
         """What the subtask may still read of the relay log (I7)."""
         with self._condition:
-            stage, unit, fresh = self._stage, self._unit, self._fresh
-        if stage == pb.STAGE_FINISHED or fresh:
+            state, unit, fresh = self._state, self._unit, self._fresh
+        if isinstance(state, Ended) or fresh:
             return HoldNothing()
         lowest = unit.lowest() if isinstance(unit, ReplicateUnit | JoiningUnit) else None
         return HoldAll() if lowest is None else HoldFrom(lowest)
@@ -280,13 +326,12 @@ class SubTask:
         read that or has stopped its run."""
         may_run = self._run_allowed()
         with self._condition:
-            stage, error, epoch = self._stage, self._error, self._epoch
-            if stage == pb.STAGE_RUNNING and not may_run:
-                stage = pb.STAGE_PAUSED
+            state, epoch = self._state, self._epoch
+            stage = state.stage if state.stage != pb.STAGE_RUNNING or may_run else pb.STAGE_PAUSED
             # The status of the previous run's unit does not apply to a run that is starting.
-            unit = self._unit if self._begun or stage != pb.STAGE_RUNNING else None
-            background = self._background_activity
-            retry_at, before = self._resumes_at(), self._error_before
+            unit = None if isinstance(state, Starting) and may_run else self._unit
+            background, retry_at = self._background_activity, self._resumes_at()
+        error = state.error if isinstance(state, Paused) else None
         status = worker_pb2.SubTaskStatus(name=self.name, stage=stage, epoch=epoch)
         if error is not None:
             status.result.errors.append(error_to_proto(error))
@@ -296,9 +341,9 @@ class SubTask:
             status.waiting_for = f"automatic resume in {max(0.0, retry_at - time.monotonic()):.0f} s"
         elif not may_run and self._decision.expected == pb.STAGE_RUNNING:
             status.waiting_for = "the worker's lease in etcd, which has ended: another worker may run it"
-        elif stage == pb.STAGE_RUNNING and unit is None and before is not None:
+        elif isinstance(state, Starting) and may_run and state.error is not None:
             # A start may take long at a server that is in trouble, and looks like no error.
-            status.waiting_for = f"the start of its next run; the last one ended with {before}"
+            status.waiting_for = f"the start of its next run; the last one ended with {state.error}"
         match None if unit is None else unit.status():
             case worker_pb2.LoadStatus() as load:
                 status.unit = pb.UNIT_SNAPSHOT
@@ -325,7 +370,7 @@ class SubTask:
         status = self.status()
         with self._condition:
             lanes = _own_lanes(self._unit)
-            unit = self._unit if self._begun and self._stage == pb.STAGE_RUNNING else None
+            unit = self._unit if isinstance(self._state, Running) else None
             runs, copied, retry_at = self._counts.figures(), self._copied, self._resumes_at()
             failures = 0 if self._has_recovered() else self._failures
             is_paused = self._decision.expected == pb.STAGE_PAUSED
@@ -352,12 +397,13 @@ class SubTask:
 
     def _resumes_at(self) -> float | None:
         """When the next run begins by itself; None: it does not, also because an operator has paused the subtask."""
-        return self._retry_at if self._decision.expected == pb.STAGE_RUNNING else None
+        state = self._state
+        return state.retry_at if isinstance(state, Paused) and self._decision.expected == pb.STAGE_RUNNING else None
 
     def _has_recovered(self) -> bool:
         """Whether the present run has lasted so long that its end would begin the pauses anew."""
         lasts = time.monotonic() - self._run_began
-        return self._stage == pb.STAGE_RUNNING and lasts > _BACKOFF_RESET_SECONDS
+        return self._state.stage == pb.STAGE_RUNNING and lasts > _BACKOFF_RESET_SECONDS
 
     # --- its own thread
 
@@ -373,7 +419,7 @@ class SubTask:
                 self._conclude(outcome)
         with self._condition:
             self._history.decided()
-            self._become(pb.STAGE_STOPPED, self._end_cause)
+            self._become(Removed(), self._end_cause)
 
     def _reset_seconds(self, outcome: Outcome) -> float:
         """A run that lasted longer than this begins the pauses anew. Executors may be lost one after the other, for
@@ -390,20 +436,17 @@ class SubTask:
                 if self._ending:
                     return False
                 decision = self._decision
-                if decision.expected == pb.STAGE_PAUSED and self._stage == pb.STAGE_NEW:
-                    self._become(pb.STAGE_PAUSED, causes.AS_DECIDED)
+                if decision.expected == pb.STAGE_PAUSED and isinstance(self._state, New):
+                    self._become(Paused(), causes.AS_DECIDED)
                 if not self._held and self._is_due(decision):
                     cause = self._cause_of_run(decision)
                     self._tried_revision = self._begun_revision = decision.revision
                     self._ops_before = decision.binlog_ops
-                    self._retry_at = None
-                    self._error_before, self._error = self._error or self._error_before, None
                     self._stop = StopSignal()
                     self._run_began = time.monotonic()
-                    self._begun = False
                     if cause != causes.AUTOMATIC:
                         self._progress_due_since = time.monotonic()
-                    self._become(pb.STAGE_RUNNING, cause)
+                    self._become(Starting(self._last_error()), cause)
                     return True
                 self._condition.wait(self._wait_seconds())
 
@@ -412,7 +455,11 @@ class SubTask:
         if decision.revision != self._tried_revision:
             self._history.decided()
             return causes.AS_DECIDED
-        return causes.LEASE_BACK if self._error is None else causes.AUTOMATIC
+        return causes.LEASE_BACK if self._last_error() is None else causes.AUTOMATIC
+
+    def _last_error(self) -> ShardmergeError | None:
+        """The error that has ended the last run."""
+        return self._state.error if isinstance(self._state, Paused) else None
 
     def _wait_seconds(self) -> float | None:
         """How long to wait for a notification: until the retry, or shortly while the lease may return unnoticed."""
@@ -429,11 +476,11 @@ class SubTask:
             return False
         if decision.revision != self._tried_revision:
             return True
-        if self._stage == pb.STAGE_FINISHED:
-            return False
-        if self._error is None:
-            return True
-        return self._retry_at is not None and time.monotonic() >= self._retry_at
+        match self._state:
+            case Paused(error=error, retry_at=at) if error is not None:
+                return at is not None and time.monotonic() >= at
+            case state:
+                return not isinstance(state, Ended)
 
     def _run(self) -> Outcome:
         decision = self._decision
@@ -463,8 +510,7 @@ class SubTask:
             lanes.applied_through = lanes_before.applied_through
         with self._condition:
             self._unit = unit
-            self._begun = True
-            self._error_before = None
+            self._become(Running())
             starting, self._starting = self._starting, None
             if isinstance(copied, worker_pb2.LoadStatus):
                 self._copied = copied
@@ -496,31 +542,32 @@ class SubTask:
             self._starting.end(outcome.error if isinstance(outcome, Failed) else None)
             self._starting = None
         with self._condition:
-            self._counts.ended(outcome, in_snapshot=self._begun and isinstance(self._unit, SnapshotUnit))
+            self._counts.ended(
+                outcome, in_snapshot=isinstance(self._state, Running) and isinstance(self._unit, SnapshotUnit)
+            )
             match outcome:
                 case Finished():
-                    self._become(pb.STAGE_FINISHED)
+                    self._become(Ended())
                 case Stopped():
                     if not self._ending:
-                        self._become(pb.STAGE_PAUSED, self._cause_of_stop())
+                        self._become(Paused(), self._cause_of_stop())
                 case Failed(error=error):
-                    self._error = error
-                    self._become(pb.STAGE_PAUSED, error=error)
+                    self._become(Paused(error, self._retry_after(error)))
                     if error.spec is errors.replicate.TARGET_TRANSACTION_TOO_LARGE:
                         self._batch_divisor = min(self._batch_divisor * 4, MOST_BATCH_DIVISOR)
-                    if error.spec.retryable:
-                        pause = _pause_seconds(error, self._failures)
-                        self._failures += 1
-                        self._retry_at = time.monotonic() + pause
-                        self._log.warning("run failed, will resume", error=str(error), seconds=pause)
-                    else:
-                        # An operator's override of the statement, or unlock of its lock, arrived while it ran, maybe
-                        # too late for this run.
-                        overridden = self._decision.binlog_ops != self._ops_before
-                        unlocked = error.spec in _REFUSED_STATEMENTS and self._tried_revision != self._begun_revision
-                        if overridden or unlocked:
-                            self._retry_at = time.monotonic()
-                        self._log.error("run failed", error=str(error), workaround=error.workaround)
+
+    def _retry_after(self, error: ShardmergeError) -> float | None:
+        """When the next run begins by itself after a run that ``error`` has ended; None: never."""
+        if error.spec.retryable:
+            pause = _pause_seconds(error, self._failures)
+            self._failures += 1
+            self._log.warning("run failed, will resume", error=str(error), seconds=pause)
+            return time.monotonic() + pause
+        self._log.error("run failed", error=str(error), workaround=error.workaround)
+        # An operator's override of the statement, or unlock of its lock, arrived while it ran, maybe too late for it.
+        overridden = self._decision.binlog_ops != self._ops_before
+        unlocked = error.spec in _REFUSED_STATEMENTS and self._tried_revision != self._begun_revision
+        return time.monotonic() if overridden or unlocked else None
 
     def _cause_of_stop(self) -> str:
         """Why a run was stopped, for the history."""
@@ -528,23 +575,23 @@ class SubTask:
             return causes.AS_DECIDED
         return causes.AGAIN if self._decision.revision != self._tried_revision else causes.LEASE_LOST
 
-    def _become(self, stage: pb.Stage, cause: str = "", error: ShardmergeError | None = None) -> None:
-        """``cause``, ``error``: for the history."""
-        if not may_become(self._stage, stage):
+    def _become(self, state: State, cause: str = "") -> None:
+        """``cause``: for the history."""
+        before = self._state
+        if not may_become(before, state):
             raise errors.worker.INTERNAL(
-                kind="stage change",
-                where=f"task {self.name}",
-                reason=f"{pb.Stage.Name(self._stage)} to {pb.Stage.Name(stage)}",
+                kind="change of state", where=f"task {self.name}", reason=f"{before} to {state}"
             )
-        if stage != self._stage:
+        if state.stage != before.stage:
             with within(self._decision.operation):
-                self._report_stage(stage, cause, error)
-        self._stage = stage
+                self._report(before.stage, state, cause)
+        self._state = state
         self._condition.notify_all()
 
-    def _report_stage(self, stage: pb.Stage, cause: str, error: ShardmergeError | None) -> None:
-        self._log.info("stage", was=pb.Stage.Name(self._stage), now=pb.Stage.Name(stage))
+    def _report(self, before: pb.Stage, state: State, cause: str) -> None:
+        self._log.info("stage", was=pb.Stage.Name(before), now=pb.Stage.Name(state.stage))
+        error = state.error if isinstance(state, Paused) else None
         if error is None:
-            self._history.stage(self._stage, stage, cause, self._epoch)
+            self._history.stage(before, state.stage, cause, self._epoch)
         else:
-            self._history.failed(self._stage, error, self._epoch, retries=error.spec.retryable)
+            self._history.failed(before, error, self._epoch, retries=error.spec.retryable)

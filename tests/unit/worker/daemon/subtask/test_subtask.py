@@ -23,7 +23,17 @@ from shardmerge.worker.daemon.metrics.figures import NO_COMPARISON
 from shardmerge.worker.daemon.subtask import subtask as module
 from shardmerge.worker.daemon.subtask.run_resources import RunObserver
 from shardmerge.worker.daemon.subtask.source_context import SourceContext
-from shardmerge.worker.daemon.subtask.subtask import Decision, SubTask, may_become
+from shardmerge.worker.daemon.subtask.subtask import (
+    Decision,
+    Ended,
+    New,
+    Paused,
+    Removed,
+    Running,
+    Starting,
+    SubTask,
+    may_become,
+)
 from shardmerge.worker.ddl.locks.lock_client import LockClient
 from shardmerge.worker.replicate.lane_totals import NO_TOTALS
 from shardmerge.worker.unit.contract import Failed, Finished, Outcome, Stopped
@@ -327,9 +337,11 @@ def test_a_failure_is_rest_unless_it_is_tried_again(start: Callable[[Script], Su
     subtask.end()
 
 
-def test_nothing_leaves_stopped() -> None:
-    assert not any(may_become(pb.STAGE_STOPPED, then) for then in (pb.STAGE_RUNNING, pb.STAGE_PAUSED, pb.STAGE_NEW))
-    assert not may_become(pb.STAGE_NEW, pb.STAGE_FINISHED)
+def test_nothing_follows_a_removal() -> None:
+    states = (New(), Starting(None), Running(), Paused(), Ended(), Removed())
+    assert not any(may_become(Removed(), then) for then in states)
+    assert not may_become(New(), Ended())
+    assert not may_become(Paused(), Running()), "a run starts before it has a unit"
 
 
 def test_secrets_in_another_form_begin_nothing_anew(start: Callable[[Script], SubTask], key: secret.SecretKey) -> None:
