@@ -31,11 +31,11 @@ from shardmerge.worker.replicate.bounds.stream_limit import StreamLimit
 from shardmerge.worker.replicate.held_count import HeldCount
 from shardmerge.worker.replicate.lag import AppliedThrough, CatchUp, SourceProgress, unfetched_bytes
 from shardmerge.worker.replicate.lane.lane_change import LaterPlan
-from shardmerge.worker.replicate.lane.target_waits import TargetWaits
 from shardmerge.worker.replicate.lane_coordinator import LaneCoordinator, LaneView
 from shardmerge.worker.replicate.lane_job import LaneGroup, LaneJob, later_plans
 from shardmerge.worker.replicate.running import LaneRegistry
 from shardmerge.worker.replicate.status import StatusInputs, lanes_activity, sync_status
+from shardmerge.worker.replicate.target_waits import TargetWaits
 from shardmerge.worker.replicate.watermark_recorder import WatermarkRecorder
 from shardmerge.worker.rules import Rules
 from shardmerge.worker.snapshot.handover import Handover

@@ -1,7 +1,7 @@
 """Finds out, for `query-status`, which lock of the target a running statement waits for, and which connection holds it.
 
 For single statements that may wait long: DDL, deferred indexes, removed rows. Lanes have
-worker/replicate/lane/target_waits.py.
+worker/replicate/target_waits.py.
 """
 
 from __future__ import annotations
