@@ -10,7 +10,7 @@ import pytest
 
 from shardmerge.proto import errors
 from shardmerge.proto.errors import ShardmergeError
-from shardmerge.worker.core.position import RelayOffset
+from shardmerge.worker.core.position import RelayOffset, SourcePosition
 from shardmerge.worker.core.stop_signal import StopSignal
 from shardmerge.worker.relay.model import AtHead, AtStatement, BlockData, PurgePolicy
 from tests.integration.mariadb_relay_rig import (
@@ -185,6 +185,37 @@ def test_an_earlier_position_begins_a_new_generation(source: MariaDB, make_relay
     assert caught.value.spec is errors.relay.RELAY_RESTARTED
     assert relay.first().offset > old
     assert_same(relay, source)
+
+
+@pytest.mark.parametrize("by_gtid", [False, True])
+def test_a_position_that_the_source_has_purged_replaces_no_log_that_is_needed(
+    source: MariaDB, make_relay: MakeRelay, *, by_gtid: bool
+) -> None:
+    def end() -> SourcePosition:
+        here = end_of(source)
+        if not by_gtid:
+            return here
+        [(gtid_set,)] = source.query(f"SELECT BINLOG_GTID_POS('{here.file}', {here.pos})")
+        return SourcePosition("", 0, str(gtid_set))
+
+    source.execute("INSERT INTO d.t (v) VALUES ('before')")
+    lost = end()
+    source.execute("INSERT INTO d.t (v) VALUES ('purged')")
+    relay = make_relay(source)
+    relay.ensure_from(end())
+    relay.start()
+    caught_up(relay, source)
+    source.purge()
+    source.execute("INSERT INTO d.t (v) VALUES ('needed')")
+    needed = caught_up(relay, source)
+    relay_id = relay.relay_id
+    relay.set_needed(lambda: needed)
+    with pytest.raises(ShardmergeError) as caught:
+        relay.ensure_from(lost)
+    assert caught.value.spec is (errors.relay.SOURCE_GTIDS_GONE if by_gtid else errors.relay.SOURCE_LOG_GONE)
+    assert (relay.relay_id, relay.failure()) == (relay_id, None)
+    source.execute("INSERT INTO d.t (v) VALUES ('still fetched')")
+    assert caught_up(relay, source) > needed
 
 
 def test_purge_never_takes_what_a_checkpoint_needs(source: MariaDB, make_relay: MakeRelay) -> None:

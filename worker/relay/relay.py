@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import shutil
 import threading
+import uuid
 from collections.abc import Callable
-from contextlib import suppress
-from dataclasses import dataclass
+from contextlib import closing, suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from shardmerge.proto import errors
 from shardmerge.proto.common_pb2 import Stage
 from shardmerge.proto.errors import ShardmergeError
+from shardmerge.worker.binlog.events import EventType, parse_header
 from shardmerge.worker.core.mysql.connection import Endpoint
 from shardmerge.worker.core.position import RelayOffset, SourcePosition
 from shardmerge.worker.relay.clock_offset import ClockOffset
+from shardmerge.worker.relay.fetch.dump_connection import Dump
+from shardmerge.worker.relay.fetch.dump_start import plan_start
 from shardmerge.worker.relay.fetch.fetch_counts import NOTHING_FETCHED, FetchCounts, FetchFigures
 from shardmerge.worker.relay.fetch.fetcher import Fetcher, FetcherState
+from shardmerge.worker.relay.fetch.file_times import NO_REPLICA
 from shardmerge.worker.relay.fetch.server_change import Proof, prove
 from shardmerge.worker.relay.fetch.server_id import ServerIdOf
 from shardmerge.worker.relay.log.relay_log import SEGMENT_BYTES, RelayLog
@@ -186,11 +192,15 @@ class Relay(LogReader):
 
         A position is in a file, or without a file it is after a GTID set. Raises POSITION_WITHOUT_FILE for
         neither, POSITION_UNORDERED when it cannot be compared with the needs of other subtasks, and errors of the disk.
+        While a subtask needs the log, it is replaced only if the source still has everything from the new beginning
+        on; otherwise, raises what its dump raises.
         """
         with self._lock:
             beginning = self._start_policy.new_start(position, fresh=fresh)
             if beginning is None:
                 return False
+            if self._log.generation is not None and not fresh and self._retention.needed() is not None:
+                self._check_sent(beginning)
             reader, self._fetcher = self._fetcher, None
             if reader is not None:
                 reader.stop()
@@ -200,6 +210,23 @@ class Relay(LogReader):
                 if reader is not None:
                     self.start()
             return True
+
+    def _check_sent(self, beginning: SourcePosition) -> None:
+        """Check that the source sends its binlog from ``beginning`` on. Raises what its dump raises."""
+        log = self._log
+        head = replace(log.head(), position=beginning)
+        with closing(Dump.connect(log.source, self._endpoint)) as dump:
+            state = dump.state()
+            there = dump.gtid_set_at(beginning) if beginning.file and beginning.gtid_set else None
+            plan = plan_start(log.source, log.require(), head, True, state, log.directory, there)
+            dump.begin(plan.start, NO_REPLICA, str(uuid.uuid4()), wait=False)
+            try:
+                while (event := dump.event()) is None or parse_header(event).type != EventType.FORMAT_DESCRIPTION:
+                    if event is None:
+                        dump.receive()
+            except ShardmergeError as error:
+                if error.spec is not errors.relay.DUMP_ENDED:
+                    raise
 
     def prove_switch(self, endpoint: Endpoint, lowest: SourcePosition | None) -> Proof:
         """See :func:`shardmerge.worker.relay.fetch.server_change.prove`."""

@@ -18,7 +18,7 @@ from shardmerge.worker.relay.fetch.dump_connection import Dump
 from shardmerge.worker.relay.fetch.dump_start import FromFile
 from shardmerge.worker.relay.log.files import FIRST_BYTE
 
-_NO_REPLICA = 0
+NO_REPLICA = 0
 """A server id that no replica has: such a dump ends no other one."""
 
 
@@ -34,7 +34,7 @@ def file_times(source: str, endpoint: Endpoint, file: str) -> FileTimes:
     """Read a file's first events from the source. Raises what its dump raises."""
     begun = 0.0
     with closing(Dump.connect(source, endpoint)) as dump:
-        dump.begin(FromFile(SourcePosition(file, FIRST_BYTE), seed=False), _NO_REPLICA, str(uuid.uuid4()), wait=False)
+        dump.begin(FromFile(SourcePosition(file, FIRST_BYTE), seed=False), NO_REPLICA, str(uuid.uuid4()), wait=False)
         try:
             while True:
                 event = dump.event()
