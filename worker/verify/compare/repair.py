@@ -62,9 +62,10 @@ def repair(
         rows = read_rows(_all(source, reads.source_rows(keys)), table, reads, at_source=True)
         images = _images(source, table, reads, keys)
         end = places.locate(source.high())
-        if low.relay_id != end.relay_id or any(item.relay_id != end.relay_id for item in lanes):
+        if low.relay_id != end.relay_id:
             raise places.changed()
-        touched = places.touched(table.plan, min(low.offset, *(item.offset for item in lanes)), end)
+        offsets = (places.of_lane(lane, end.relay_id) for lane in lanes)
+        touched = places.touched(table.plan, min(low.offset, *offsets), end)
         present = read_rows(_all(target, reads.target_rows(keys)), table, reads, at_source=False)
         ours = {key: found[0] for key, found in rows.items()}
         verdict = diff_rows(keys, ours, present, touched, table.columns)

@@ -184,6 +184,18 @@ class RelayPlaces:
     def locate(self, position: SourcePosition) -> Located:
         return self._link.locate(position)
 
+    def of_lane(self, lane: Checkpoint, relay_id: str) -> RelayOffset:
+        """Where the lane is in the relay log ``relay_id``. One that has committed nothing since the log was replaced has
+        recorded its place in the former log. Raises RELAY_CHANGED and what :meth:`locate` raises."""
+        if lane.relay_id == relay_id:
+            return lane.offset
+        if lane.skip_events:  # inside a group; its next commit has a place in this log
+            raise self.changed()
+        found = self.locate(lane.position)
+        if found.relay_id != relay_id:
+            raise self.changed()
+        return found.offset
+
     def await_lanes(self, place: Located, position: SourcePosition) -> None:
         """Wait until every lane has committed everything before ``place``. Raises LANES_BEHIND, RELAY_CHANGED."""
         deadline = time.monotonic() + LANES_SECONDS

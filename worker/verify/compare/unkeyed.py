@@ -111,11 +111,9 @@ def _moving_sums(table: UnkeyedTables, source: SourceSide, target: TargetSide, p
                 raise places.changed()
             # Rows without a key are all in one lane.
             lane = lanes[lane_of(table.plans[0], (), len(lanes))]
-            if lane.relay_id != start.relay_id:
-                raise places.changed()
-            if lane.skip_events or lane.offset < start.offset:
+            if lane.skip_events or (offset := places.of_lane(lane, start.relay_id)) < start.offset:
                 return None
-            changed = _changed_sums(table, target, places, start, Located(lane.relay_id, lane.offset))
+            changed = _changed_sums(table, target, places, start, Located(start.relay_id, offset))
             if changed is None:
                 return None
             before, after = changed
