@@ -16,7 +16,7 @@ from shardmerge.proto import errors, networks
 from shardmerge.proto.config.rules.reserved_names import PINNED_VARIABLES
 from shardmerge.proto.errors import ShardmergeError
 from shardmerge.worker.core import seen_servers
-from shardmerge.worker.core.mysql.endpoint import PLAIN, Endpoint, Side
+from shardmerge.worker.core.mysql.endpoint import PLAIN, Endpoint, Peer, Side
 from shardmerge.worker.core.mysql.guarded_connection import SHORT_ANSWER, Guard, GuardedConnection
 from shardmerge.worker.core.mysql.login import CACHING, PublicKeyLoginNeeded, Refused
 from shardmerge.worker.core.mysql.server_errors import ErrorKind, coded_errors, errno_of, kind_of, reason_of, to_coded
@@ -66,7 +66,6 @@ ASK_SECONDS = 300.0
 _ANSWER_BYTES = 2048
 """Largest answer to each statement of a packet that has several statements."""
 
-_ENDPOINT = "shardmerge_endpoint"
 _DIALECT = "shardmerge_dialect"
 """Attributes of a session."""
 
@@ -174,7 +173,7 @@ def connect(
     try:
         with session.within_deadline(CONNECT_SECONDS), session.short_answers():
             _prepare(session, endpoint, side, raw, autocommit)
-        vars(session)[_ENDPOINT] = endpoint
+        session.peer = Peer(endpoint, side, name)
         version = str(vars(session)["server_version"])
         seen_servers.OF_PROCESS.add(side.name.lower(), endpoint.host, endpoint.port, version)
         _set_read_timeout(session, read_timeout)
@@ -189,8 +188,8 @@ def connect(
 
 def endpoint_of(session: Session) -> Endpoint:
     """The endpoint to which :func:`connect` has connected the session."""
-    endpoint: Endpoint = vars(session)[_ENDPOINT]
-    return endpoint
+    assert session.peer is not None  # noqa: S101 - for the type checker: connect() has set it
+    return session.peer.endpoint
 
 
 def dialect_of(session: Session) -> TargetDialect:

@@ -18,6 +18,15 @@ class Side(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True)
+class Peer:
+    """The server of a session. ``name``: the source's id, or "target"."""
+
+    endpoint: Endpoint
+    side: Side
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
 class Tls:
     """PEM files of the worker's machine, or their content as text; "" for none; see worker/core/mysql/tls.py."""
 

@@ -26,6 +26,7 @@ from pymysql.constants import CLIENT, CR
 from pymysql.cursors import Cursor
 from pymysql.protocol import FieldDescriptorPacket, MysqlPacket
 
+from shardmerge.worker.core.mysql.endpoint import Peer
 from shardmerge.worker.core.mysql.login import CACHING, DIALOG, SHA256, Channel, Login, Malformed, Unknown
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
         _auth_plugin_name: str
         _connect_attrs: dict[str, str]
 
+        def query(self, sql: Any, unbuffered: bool = False) -> int: ...
         def _force_close(self) -> None: ...
         def _execute_command(self, command: int, sql: str | bytes) -> None: ...
         def _read_query_result(self, unbuffered: bool = False) -> int: ...
@@ -126,6 +128,7 @@ class GuardedConnection(_Base):
         self._left = _HANDSHAKE_BYTES
         self._columns_left = MOST_COLUMNS
         self._answer_bytes = _LONG_ANSWER
+        self.peer: Peer | None = None
         super().__init__(**options, defer_connect=True)
         self.ssl = guard.encrypts
         self._ssl_required = guard.requires_tls
@@ -160,6 +163,14 @@ class GuardedConnection(_Base):
             yield
         finally:
             self._answer_bytes = before
+
+    def query(self, sql: Any, unbuffered: bool = False) -> int:
+        """As PyMySQL does; an error knows the server that it is of."""
+        try:
+            return super().query(sql, unbuffered)
+        except pymysql.MySQLError as error:
+            vars(error)["peer"] = self.peer
+            raise
 
     # --- overrides of private methods: PyMySQL has no public hooks for authentication and for limits of answers
 

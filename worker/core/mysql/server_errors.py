@@ -14,7 +14,7 @@ import pymysql
 
 from shardmerge.proto import errors
 from shardmerge.proto.errors import ErrorSpec, ShardmergeError
-from shardmerge.worker.core.mysql.endpoint import Endpoint, Side
+from shardmerge.worker.core.mysql.endpoint import Endpoint, Peer, Side
 from shardmerge.worker.core.mysql.guarded_connection import REFUSED_ANSWER
 
 
@@ -110,9 +110,13 @@ def to_coded(error: pymysql.MySQLError, endpoint: Endpoint, side: Side, name: st
     """The catalogue's error for a server's or client library's error number.
 
     Returned, not raised: ``raise to_coded(error, ...) from error``. Scope and retry follow from the number. An error of
-    the target has no source: the subtask adds its own (see :meth:`ShardmergeError.completed`).
+    the target has no source: the subtask adds its own (see :meth:`ShardmergeError.completed`). ``endpoint``, ``side``,
+    ``name``: of the server, unless the error itself knows the one whose session has raised it.
     """
     errno = errno_of(error)
+    peer: Peer | None = vars(error).get("peer")
+    if peer is not None:
+        endpoint, side, name = peer.endpoint, peer.side, peer.name
     specs = _SOURCE_SPECS if side is Side.SOURCE else _TARGET_SPECS
     where = {"source": name} if side is Side.SOURCE else {}
     return specs[kind_of(errno)](

@@ -185,8 +185,8 @@ class RelayPlaces:
         return self._link.locate(position)
 
     def of_lane(self, lane: Checkpoint, relay_id: str) -> RelayOffset:
-        """Where the lane is in the relay log ``relay_id``. One that has committed nothing since the log was replaced has
-        recorded its place in the former log. Raises RELAY_CHANGED and what :meth:`locate` raises."""
+        """Where the lane is in the relay log ``relay_id``. One that has committed nothing since the log was replaced
+        has recorded its place in the former log. Raises RELAY_CHANGED and what :meth:`locate` raises."""
         if lane.relay_id == relay_id:
             return lane.offset
         if lane.skip_events:  # inside a group; its next commit has a place in this log
