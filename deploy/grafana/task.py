@@ -10,8 +10,10 @@ _LANE = f"{_NAME} lane {{{{lane}}}}"
 _LANE_RATE = f"sum by (task, source_id, lane) (rate(dm_lane_rows_total{{{_OF}}}[5m]))"
 
 
-def _quantile(metric: str, share: float, by: str = "task, source_id") -> Query:
-    expression = f"histogram_quantile({share}, sum by ({by}, le) (rate({metric}_bucket{{{_OF}}}[$__rate_interval])))"
+def _quantile(metric: str, share: float) -> Query:
+    expression = (
+        f"histogram_quantile({share}, sum by (task, source_id, le) (rate({metric}_bucket{{{_OF}}}[$__rate_interval])))"
+    )
     return Query(expression, f"{_NAME} {share:.0%}")
 
 

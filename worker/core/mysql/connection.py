@@ -221,7 +221,7 @@ def _log_in(endpoint: Endpoint, side: Side, name: str, options: dict[str, Any]) 
     the password.
     """
     try:
-        return _open_coded(endpoint, side, name, options, encrypts=True)
+        return _open_coded(endpoint, side, name, options)
     except PublicKeyLoginNeeded:
         pass
     failure: pymysql.MySQLError | None = None
@@ -230,7 +230,7 @@ def _log_in(endpoint: Endpoint, side: Side, name: str, options: dict[str, Any]) 
     except pymysql.MySQLError as error:
         failure = error  # an account that requires TLS fails too, but MySQL checks its password first
     try:
-        return _open_coded(endpoint, side, name, options, encrypts=True)
+        return _open_coded(endpoint, side, name, options)
     except PublicKeyLoginNeeded:
         pass
     if failure is not None and errno_of(failure) != _SECURE_TRANSPORT_REQUIRED:
@@ -243,10 +243,10 @@ def _log_in(endpoint: Endpoint, side: Side, name: str, options: dict[str, Any]) 
     raise _login_refused(endpoint, name, Refused(CACHING, reason)) from failure
 
 
-def _open_coded(endpoint: Endpoint, side: Side, name: str, options: dict[str, Any], *, encrypts: bool) -> Session:
-    """Raises :class:`PublicKeyLoginNeeded`, and what :func:`connect` raises."""
+def _open_coded(endpoint: Endpoint, side: Side, name: str, options: dict[str, Any]) -> Session:
+    """A login with TLS if the server offers it. Raises PublicKeyLoginNeeded, and what :func:`connect` raises."""
     try:
-        return _open(endpoint, name, options, encrypts=encrypts)
+        return _open(endpoint, name, options, encrypts=True)
     except pymysql.MySQLError as error:
         raise to_coded(error, endpoint, side, name) from error
 
