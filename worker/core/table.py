@@ -109,6 +109,17 @@ class Table:
         )
 
     @property
+    def dotted(self) -> str:
+        """Its name in messages, without quotation marks."""
+        return f"{self.schema}.{self.name}"
+
+    @property
+    def quoted(self) -> str:
+        """Its name as SQL."""
+        schema, name = (part.replace("`", "``") for part in (self.schema, self.name))
+        return f"`{schema}`.`{name}`"
+
+    @property
     def full_name(self) -> str:
         return f"`{self.schema}`.`{self.name}`"
 

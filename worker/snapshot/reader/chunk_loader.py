@@ -106,7 +106,7 @@ class ChunkTransaction:
         self._plan, self._chunk = plan, chunk
         self._limit, self._packet = limit, packet
         columns = ",".join(quote_name(item.target_name) for item in plan.columns)
-        target = f"{quote_name(plan.target_schema)}.{quote_name(plan.target_table)}"
+        target = plan.target_name
         self._head = f"INSERT INTO {target} ({columns}) VALUES (".encode()
         self._rows: list[JoinedLiterals] = []
         self._size = len(self._head)

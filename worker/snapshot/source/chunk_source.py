@@ -71,7 +71,7 @@ def chunk_select(plan: TablePlan, chunk: Chunk, condition: bytes = b"") -> bytes
     the rows, b"" for all."""
     table = plan.table
     columns = select_written(plan.columns).encode()
-    name = f"{quote_name(table.schema)}.{quote_name(table.name)}".encode()
+    name = table.quoted.encode()
     where = columns_in_range(bound_columns(table), chunk.lower, chunk.upper)
     # A range is always read along the key: a full scan per chunk would read the table once per chunk.
     index = b" FORCE INDEX (%s)" % quote_name(table.key_name).encode() if where else b""
@@ -172,9 +172,8 @@ class ChunkSource:
         locker = self._connect()
         try:
             with self._coded_errors():
-                name = f"{quote_name(plan.table.schema)}.{quote_name(plan.table.name)}"
                 with locker.cursor() as cursor:
-                    cursor.execute(f"LOCK TABLES {name} READ")
+                    cursor.execute(f"LOCK TABLES {plan.table.quoted} READ")
                 if is_versioned(plan.table):
                     with session.cursor() as cursor:
                         cursor.execute("START TRANSACTION WITH CONSISTENT SNAPSHOT")
