@@ -7,13 +7,7 @@ from dataclasses import dataclass
 
 from shardmerge.proto import errors
 from shardmerge.proto.errors import ErrorSpec, ShardmergeError
-from shardmerge.worker.core.mysql.connection import (
-    ServerInfo,
-    Session,
-    rows,
-    server_info,
-    text_of,
-)
+from shardmerge.worker.core.mysql.connection import ServerInfo, Session, rows, server_info, text_of
 from shardmerge.worker.core.mysql.create_table import UnreadableCreateTable
 from shardmerge.worker.core.mysql.endpoint import Endpoint
 from shardmerge.worker.core.mysql.foreign_keys import cascading_keys

@@ -20,12 +20,7 @@ from shardmerge.worker.core.mysql.endpoint import PLAIN, Endpoint, Side
 from shardmerge.worker.core.mysql.guarded_connection import SHORT_ANSWER, Guard, GuardedConnection
 from shardmerge.worker.core.mysql.login import CACHING, PublicKeyLoginNeeded, Refused
 from shardmerge.worker.core.mysql.server_errors import ErrorKind, coded_errors, errno_of, kind_of, reason_of, to_coded
-from shardmerge.worker.core.mysql.target_dialect import (
-    TargetDialect,
-    parse_dialect,
-    parse_tidb_release,
-    parse_version,
-)
+from shardmerge.worker.core.mysql.target_dialect import TargetDialect, parse_dialect, parse_tidb_release, parse_version
 from shardmerge.worker.core.mysql.tls import context_of
 from shardmerge.worker.core.position import SourcePosition
 

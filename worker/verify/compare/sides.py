@@ -10,14 +10,7 @@ from shardmerge.proto import errors, failpoints
 from shardmerge.proto.errors import ShardmergeError
 from shardmerge.worker.binlog.decoder import BlockDecoder
 from shardmerge.worker.core.mysql.cancellable_session import ANSWER_SECONDS, close_quietly
-from shardmerge.worker.core.mysql.connection import (
-    Endpoint,
-    Session,
-    Side,
-    coded_errors,
-    connect,
-    execute,
-)
+from shardmerge.worker.core.mysql.connection import Endpoint, Session, Side, coded_errors, connect, execute
 from shardmerge.worker.core.mysql.consistent_read import consistent_read
 from shardmerge.worker.core.position import RelayOffset, SourcePosition
 from shardmerge.worker.core.row_change import Literals, RowChange

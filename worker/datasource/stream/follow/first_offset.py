@@ -15,13 +15,7 @@ from shardmerge.worker.binlog.event_kinds import GTIDS
 from shardmerge.worker.binlog.events import EventType, FormatDescription, checksum_matches, parse_header, parse_rotate
 from shardmerge.worker.binlog.gtid_set import GtidSet
 from shardmerge.worker.core.mysql import server_clock
-from shardmerge.worker.core.mysql.connection import (
-    ServerInfo,
-    Session,
-    rows,
-    server_info,
-    text_of,
-)
+from shardmerge.worker.core.mysql.connection import ServerInfo, Session, rows, server_info, text_of
 from shardmerge.worker.core.mysql.endpoint import Endpoint
 from shardmerge.worker.core.position import SourcePosition
 from shardmerge.worker.core.table import Table
