@@ -41,11 +41,13 @@ class SourceSide(SourceConnection):
         super().__init__(endpoint, source_id)
         self._in_snapshot = False
 
-    def rows(self, statement: bytes) -> Iterator[RawRow]:
-        session, _ = self.opened()
-        with self._coded_errors():
-            for batch in raw_rows(session, statement):
-                yield from batch
+    def rows(self, *statements: bytes) -> Iterator[RawRow]:
+        """The rows of all statements, one after the other."""
+        for statement in statements:
+            session, _ = self.opened()
+            with self._coded_errors():
+                for batch in raw_rows(session, statement):
+                    yield from batch
 
     def low(self) -> SourcePosition:
         session, info = self.opened()
@@ -106,11 +108,13 @@ class TargetSide:
         self._raw: Session | None = None
         self._plain: Session | None = None
 
-    def rows(self, statement: bytes) -> Iterator[RawRow]:
-        session = self._opened()
-        with self.coded_errors():
-            for batch in raw_rows(session, statement):
-                yield from batch
+    def rows(self, *statements: bytes) -> Iterator[RawRow]:
+        """The rows of all statements, one after the other."""
+        for statement in statements:
+            session = self._opened()
+            with self.coded_errors():
+                for batch in raw_rows(session, statement):
+                    yield from batch
 
     @contextmanager
     def snapshot(self) -> Generator[tuple[Checkpoint, ...]]:
