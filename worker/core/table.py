@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import enum
+import re
 from collections.abc import Collection
 from dataclasses import dataclass, replace
+
+_SIZES = re.compile(r"\((\d+)(?:,(\d+))?\)")
 
 
 class ValueKind(enum.IntEnum):
@@ -69,6 +72,19 @@ class Column:
     auto_increment: bool = False
     length: int = 0  # BINARY(n): n (the binlog strips trailing zeros), INET4: 4, INET6 and UUID: 16; else 0
     written_as: str = ""
+
+
+def type_size(type_text: str) -> int:
+    """The first number in parentheses, a length or precision; 0 without one (for a temporal type: no fraction; BIT
+    always has one)."""
+    found = _SIZES.search(type_text)
+    return int(found[1]) if found else 0
+
+
+def type_scale(type_text: str) -> int:
+    """The second number in parentheses; 0 without one."""
+    found = _SIZES.search(type_text)
+    return int(found[2] or 0) if found else 0
 
 
 @dataclass(frozen=True, slots=True)
