@@ -99,8 +99,6 @@ class ServerInfo:
     server_id: int
     server_uuid: str  # "" on MariaDB, which has none
     log_bin: bool
-    lower_case_table_names: int
-    max_allowed_packet: int  # bytes
     host: str  # the server's own name of its machine, independent of the address that the worker uses
     port: int  # the server's own port
     dialect: TargetDialect
@@ -466,10 +464,8 @@ def server_info(session: Session) -> ServerInfo:
     """Query the server's description of itself. Raises ``pymysql.MySQLError``."""
     # TiDB has no binlog, and no such variable.
     log_bin = "'OFF'" if is_tidb(session) else "@@GLOBAL.log_bin"
-    [(version, comment, server_id, log_bin, lower_case, packet, host, port)] = ask(
-        session,
-        f"SELECT VERSION(), @@version_comment, @@GLOBAL.server_id, {log_bin}, @@GLOBAL.lower_case_table_names, "
-        "@@GLOBAL.max_allowed_packet, @@hostname, @@port",
+    [(version, comment, server_id, log_bin, host, port)] = ask(
+        session, f"SELECT VERSION(), @@version_comment, @@GLOBAL.server_id, {log_bin}, @@hostname, @@port"
     )
     text = text_of(version)
     known: TargetDialect | None = vars(session).get(_DIALECT)
@@ -486,8 +482,6 @@ def server_info(session: Session) -> ServerInfo:
         server_id=int(server_id),
         server_uuid=uuid,
         log_bin=text_of(log_bin).upper() in ("1", "ON"),
-        lower_case_table_names=int(lower_case),
-        max_allowed_packet=int(packet),
         host=text_of(host),
         port=int(port),
         dialect=dialect,
