@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Generic, TypeVar
 
 from google.protobuf.message import Message
 
-from shardmerge.proto import etcd_keys
+from shardmerge.proto import errors, etcd_keys
 from shardmerge.proto import state_pb2 as pb
 from shardmerge.proto.etcd import Record, Snapshot
 
@@ -60,6 +60,22 @@ class State:
         entry = self.workers.get(bound.value.worker) if bound else None
         return entry.value if entry else None
 
+    def holder_of(self, source: str) -> pb.WorkerRecord:
+        """The live worker that ``source`` is bound to. Raises SOURCE_UNBOUND."""
+        worker = self.worker_of(source)
+        if worker is None:
+            raise errors.master.SOURCE_UNBOUND(source=source)
+        return worker
+
+    def holder_or_any(self, source: str) -> pb.WorkerRecord:
+        """The live worker that ``source`` is bound to, else any: for a call that changes nothing. Raises NO_WORKER."""
+        holder = self.worker_of(source)
+        if holder is not None:
+            return holder
+        if not self.workers:
+            raise errors.master.NO_WORKER(source=source)
+        return self.workers[min(self.workers)].value
+
     def bound_name(self, source: str) -> str:
         """The name of the worker that ``source`` is bound to, alive or not; "" for none."""
         bound = self.bounds.get(source)
@@ -76,6 +92,22 @@ class State:
     def sources_of(self, task: str) -> tuple[str, ...]:
         """Sources on which the task has a subtask, sorted."""
         return tuple(sorted(source for name, source in self.subtasks if name == task))
+
+    def known_sources(self, task: str) -> tuple[str, ...]:
+        """The sources on which the task has a subtask, sorted. Raises TASK_UNKNOWN."""
+        present = self.sources_of(task)
+        if not present:
+            raise errors.master.TASK_UNKNOWN(task=task)
+        return present
+
+    def selected_sources(self, task: str, selection: Collection[str]) -> tuple[str, ...]:
+        """Those of ``selection``, sorted; all sources on which the task has a subtask if it is empty. Raises
+        TASK_UNKNOWN, SUBTASK_UNKNOWN."""
+        present = self.known_sources(task)
+        for source in selection:
+            if source not in present:
+                raise errors.master.SUBTASK_UNKNOWN(task=task, source=source)
+        return tuple(source for source in present if not selection or source in selection)
 
     def tasks_of(self, source: str) -> tuple[str, ...]:
         """Tasks that have a subtask on the source, sorted."""

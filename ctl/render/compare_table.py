@@ -29,10 +29,10 @@ def compared(answer: pb.CompareAnswer) -> RenderableType:
             remark = f"{table.held_keys} key(s) held in the quarantine differ until `quarantine retry`"
         elif table.extra_unsought:
             remark = f"extra rows not searched for: {table.extra_unsought}"
-        made.add_row(
-            style.cell(table.source, "bold"),
-            style.cell(f"{first} and {len(others)} more" if others else first),
-            style.cell(table.target_table),
+        made.add(
+            table.source,
+            f"{first} and {len(others)} more" if others else first,
+            table.target_table,
             "–" if table.not_compared or table.left_out else format.rows(table.rows),
             *(Text(format.rows(count), style="bold red" if count and unrepaired(table) else "") for count in counts),
             style.cell(remark or "–", "yellow" if remark else ""),
@@ -44,13 +44,13 @@ def _references(tables: Iterable[pb.ComparedTable]) -> RenderableType:
     """A row per shard table and reference."""
     made = style.table("source", "table", "reference", "orphans", "unjudged", "remark", right=("orphans", "unjudged"))
     for table in tables:
-        made.add_row(
-            style.cell(table.source, "bold"),
-            style.cell(table.source_table),
-            style.cell(table.reference),
+        made.add(
+            table.source,
+            table.source_table,
+            table.reference,
             Text(format.rows(table.orphans), style="bold red" if table.orphans else ""),
             Text(format.rows(table.unjudged)),
-            style.cell(f"not compared: {table.not_compared}" if table.not_compared else "–"),
+            f"not compared: {table.not_compared}" if table.not_compared else "–",
         )
     return made
 

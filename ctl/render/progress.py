@@ -37,8 +37,6 @@ class TableRow:
     target_table: str
     finished_rows: int
     total_rows: int
-    finished_chunks: int
-    total_chunks: int
     rate: float
     eta: float | None
     done: bool
@@ -48,7 +46,6 @@ class TableRow:
 class SnapshotPart:
     """A subtask that copies history."""
 
-    task: str
     source: str
     stage: str
     failed: bool
@@ -93,7 +90,6 @@ class ReplicatePart:
     """A subtask that follows its source. ``lag`` in seconds, ``rates``: rows/s at the last refreshes. ``unknown``: why
     ``lag`` and ``bytes_behind`` are not known (then None), "": they are."""
 
-    task: str
     source: str
     stage: str
     failed: bool
@@ -104,8 +100,6 @@ class ReplicatePart:
     rates: tuple[float, ...]
     bytes_behind: int | None
     total_rows: int
-    position: str
-    source_position: str
     activity: str
     lanes: tuple[Lane, ...]
 
@@ -114,7 +108,6 @@ class ReplicatePart:
 class IdlePart:
     """A subtask without progress of either unit: new, stopped or not yet asked."""
 
-    task: str
     source: str
     stage: str
     failed: bool
@@ -138,10 +131,6 @@ class Progress:
     idle: tuple[IdlePart, ...]
     problems: tuple[Problem, ...]
     warnings: tuple[tuple[str, StatusWarning], ...] = ()
-
-    @property
-    def subtasks(self) -> int:
-        return len(self.snapshots) + len(self.replicates) + len(self.idle)
 
 
 class RateMemory:
@@ -188,7 +177,7 @@ def read(answer: pb.QueryStatusResponse, memory: RateMemory, at: float) -> Progr
         elif status.HasField("sync"):
             replicates.append(_replicate(source, status, status.sync, memory))
         else:
-            idle.append(IdlePart(status.name, source, stage_word(status.stage), _is_failed(status), status.waiting_for))
+            idle.append(IdlePart(source, stage_word(status.stage), _is_failed(status), status.waiting_for))
     warnings = ((part.source_status.source, one) for part in answer.sources for one in part.source_status.warnings)
     return Progress(tuple(snapshots), tuple(replicates), tuple(idle), tuple(problems(answer)), tuple(warnings))
 
@@ -199,7 +188,6 @@ def _snapshot(source: str, status: SubTaskStatus, load: LoadStatus, memory: Rate
     left = max(0, load.total_rows - load.finished_rows)
     eta = float(load.eta_seconds) if load.eta_seconds else left / rate if rate > 0 else None
     return SnapshotPart(
-        task=status.name,
         source=source,
         stage=stage_word(status.stage),
         failed=_is_failed(status),
@@ -228,8 +216,6 @@ def _table_rows(
             target_table=table.target_table,
             finished_rows=table.finished_rows,
             total_rows=table.total_rows,
-            finished_chunks=table.finished_chunks,
-            total_chunks=table.total_chunks,
             rate=rate,
             eta=0.0 if done else left / rate if rate > 0 else None,
             done=done,
@@ -239,7 +225,6 @@ def _table_rows(
 def _replicate(source: str, status: SubTaskStatus, sync: SyncStatus, memory: RateMemory) -> ReplicatePart:
     unknown = unknown_progress(status)
     return ReplicatePart(
-        task=status.name,
         source=source,
         stage=stage_word(status.stage),
         failed=_is_failed(status),
@@ -250,8 +235,6 @@ def _replicate(source: str, status: SubTaskStatus, sync: SyncStatus, memory: Rat
         rates=memory.history((status.name, source), float(sync.recent_rps)),
         bytes_behind=None if unknown else sync.bytes_behind,
         total_rows=sync.total_rows,
-        position=sync.syncer_binlog,
-        source_position=sync.master_binlog,
         activity=status.waiting_for,
         lanes=tuple(
             Lane(

@@ -21,8 +21,8 @@ def explained(answer: pb.ExplainRulesResponse, *, in_full: bool) -> RenderableTy
     made = style.table("source", "table", "goes to", "why")
     tables = [table for part in answer.sources for table in part.tables]
     for table in tables:
-        made.add_row(
-            style.cell(table.source, "bold"),
+        made.add(
+            table.source,
             style.cell(f"{table.schema}.{table.table}", "" if table.takes_part else "dim"),
             _target(table),
             style.cell(_why(table), "" if table.takes_part else "dim"),
@@ -64,12 +64,7 @@ def _rules(table: worker_pb2.TableRules) -> Iterator[RenderableType]:
     yield style.heading(f"{table.source} {style.flat(table.schema)}.{style.flat(table.table)}")
     made = style.table("rule", "name", "decision", "overrides")
     for rule in table.rules:
-        made.add_row(
-            style.cell(rule.kind),
-            style.cell(rule.name or "–", "bold"),
-            style.cell(rule.text),
-            style.cell(", ".join(rule.beaten) or "–"),
-        )
+        made.add(style.cell(rule.kind), style.cell(rule.name or "–", "bold"), rule.text, ", ".join(rule.beaten) or "–")
     yield made
 
 

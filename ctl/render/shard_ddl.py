@@ -37,14 +37,14 @@ def locks(answer: pb.ShowDDLLocksResponse) -> RenderableType:
         return Text(answer.msg or "There is no lock.", style="dim")
     made = style.table("lock", "owner", "stage", "for", "synced", "unsynced", "statement", right=("for",))
     for lock in answer.locks:
-        made.add_row(
-            style.cell(lock.id, "bold"),
-            style.cell(lock.owner),
+        made.add(
+            lock.id,
+            lock.owner,
             Text(lock.stage + (", forced" if lock.forced else ""), style=_STAGE_STYLES.get(lock.stage, "magenta")),
-            style.cell(format.duration(lock.seconds)),
-            style.cell(", ".join(lock.synced) or "–"),
-            style.cell(", ".join(lock.unsynced) or "–"),
-            style.cell("; ".join(lock.ddls)),
+            format.duration(lock.seconds),
+            ", ".join(lock.synced) or "–",
+            ", ".join(lock.unsynced) or "–",
+            "; ".join(lock.ddls),
         )
     parts: list[RenderableType] = [made]
     for lock in answer.locks:
@@ -63,13 +63,13 @@ def _tables(lock: pb.DDLLock) -> RenderableType:
     made = style.table("source", "table", "state", "for", "position", "parked at", right=("for",))
     for table in lock.tables:
         name = f"{table.schema}.{table.table}" if table.table else "has not reported"
-        made.add_row(
-            style.cell(table.source, "bold"),
-            style.cell(name),
+        made.add(
+            table.source,
+            name,
             Text(style.flat(table.standing), style=_STATE_STYLES.get(table.standing, "magenta")),
-            style.cell(format.duration(table.seconds) if table.since else "–"),
-            style.cell(table.position or "–"),
-            style.cell(table.ddl or "–"),
+            format.duration(table.seconds) if table.since else "–",
+            table.position or "–",
+            table.ddl or "–",
         )
     return made
 
@@ -85,16 +85,16 @@ def previewed(answer: pb.PreviewDDLResponse) -> RenderableType:
     made = style.table("", "source", "table", "target", "outcome", "at the target", right=("",))
     for number, each in enumerate(answer.tables, 1):
         word = _OUTCOME_WORDS.get(each.outcome, each.outcome)
-        made.add_row(
-            str(number),
+        made.add(
+            style.cell(str(number)),
             style.cell(each.source, "bold"),
-            style.cell(f"{each.schema}.{each.table}"),
-            style.cell(each.target),
+            f"{each.schema}.{each.table}",
+            each.target,
             Text(
                 style.flat(word) + (", contradicts" if each.contradicts else ""),
                 style=_OUTCOME_STYLES.get(each.outcome, ""),
             ),
-            style.cell(_statement(each)),
+            _statement(each),
         )
     parts: list[RenderableType] = [made]
     for number, each in enumerate(answer.tables, 1):

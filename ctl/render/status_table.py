@@ -7,7 +7,7 @@ from rich.text import Text
 
 from shardmerge.ctl.dm_words import stage_word, unit_word
 from shardmerge.ctl.render import format, style
-from shardmerge.ctl.render.progress import lag_seconds, problems, unknown_progress
+from shardmerge.ctl.render.progress import lag_seconds, problems, subtasks, unknown_progress
 from shardmerge.proto import common_pb2
 from shardmerge.proto import master_pb2 as pb
 from shardmerge.proto.listed_names import listed
@@ -31,31 +31,30 @@ def detail(answer: pb.QueryStatusResponse, *, more: bool = False) -> RenderableT
     )
     for part in answer.sources:
         for status in part.sub_task_status:
-            made.add_row(
-                style.cell(status.name, "bold"),
+            made.add(
+                status.name,
                 style.cell(part.source_status.source, "bold"),
-                style.cell(part.source_status.worker or "–"),
+                part.source_status.worker or "–",
                 style.stage(stage_word(status.stage), failed=len(status.result.errors) > 0),
                 *_figures(status),
             )
         if not part.sub_task_status:
-            made.add_row(
+            made.add(
                 style.cell("–"),
                 style.cell(part.source_status.source, "bold"),
-                style.cell(part.source_status.worker or "–"),
+                part.source_status.worker or "–",
                 style.outcome(result=part.result) if not part.result else Text("no task", style="dim"),
             )
     parts: list[RenderableType] = [made] if answer.sources else [Text("There is no subtask.", style="dim")]
     parts += [style.problem(problem.report, problem.where) for problem in problems(answer)]
     for part in answer.sources:
         parts += [style.warning(one, f"source {part.source_status.source}") for one in part.source_status.warnings]
-    for part in answer.sources:
-        for status in part.sub_task_status:
-            joins = list(status.copies)
-            if status.HasField("join") and status.join not in joins:
-                joins.append(status.join)
-            for join in joins:
-                parts += _join(part.source_status.source, status.name, join)
+    for source, status in subtasks(answer):
+        joins = list(status.copies)
+        if status.HasField("join") and status.join not in joins:
+            joins.append(status.join)
+        for join in joins:
+            parts += _join(source, status.name, join)
     if not more:
         parts += _reports(answer)
     if more:
@@ -91,34 +90,21 @@ def _join(source: str, task: str, join: JoinStatus) -> list[RenderableType]:
 _NAMED = 3
 
 
-def _figures(status: SubTaskStatus) -> tuple[Text, ...]:
+def _figures(status: SubTaskStatus) -> tuple[RenderableType, ...]:
     """Unit, progress, rows, rows/s, lag, activity."""
-    unit = style.cell(unit_word(status.unit) if status.unit else "–")
+    unit = unit_word(status.unit) if status.unit else "–"
     activity = style.cell(status.waiting_for, "dim")
     if status.HasField("load"):
         load = status.load
         progress = load.progress or format.percent(format.share(load.finished_rows, load.total_rows))
         left = f", {format.duration(load.eta_seconds)} left" if load.eta_seconds else ""
         rows = f"{format.rows(load.finished_rows)} / {format.rows(max(load.finished_rows, load.total_rows))}"
-        return (
-            unit,
-            style.cell(progress + left),
-            style.cell(rows),
-            style.cell(format.rate(load.rows_per_second)),
-            style.cell("–"),
-            activity,
-        )
+        return unit, progress + left, rows, format.rate(load.rows_per_second), "–", activity
     if status.HasField("sync"):
         sync = status.sync
-        return (
-            unit,
-            _reached(status, sync),
-            style.cell(format.rows(sync.total_rows)),
-            style.cell(format.rate(sync.recent_rps)),
-            style.cell("–" if unknown_progress(status) else format.duration(lag_seconds(sync))),
-            activity,
-        )
-    return (unit, style.cell("–"), style.cell("–"), style.cell("–"), style.cell("–"), activity)
+        lag = "–" if unknown_progress(status) else format.duration(lag_seconds(sync))
+        return unit, _reached(status, sync), format.rows(sync.total_rows), format.rate(sync.recent_rps), lag, activity
+    return unit, "–", "–", "–", "–", activity
 
 
 def _reached(status: SubTaskStatus, sync: SyncStatus) -> Text:
@@ -137,15 +123,17 @@ def _reached(status: SubTaskStatus, sync: SyncStatus) -> Text:
 def _reports(answer: pb.QueryStatusResponse) -> list[RenderableType]:
     """The results of the subtasks that have copied their tables and are finished."""
     parts: list[RenderableType] = []
-    for part in answer.sources:
-        for status in part.sub_task_status:
-            if status.stage == common_pb2.STAGE_FINISHED and status.HasField("load"):
-                source = part.source_status.source
-                parts += [
-                    style.heading(f"Snapshot of {style.flat(status.name)} on {style.flat(source)}"),
-                    _tables(status.load),
-                ]
+    for source, status in subtasks(answer):
+        if status.stage == common_pb2.STAGE_FINISHED:
+            parts += _snapshot(source, status)
     return parts
+
+
+def _snapshot(source: str, status: SubTaskStatus) -> list[RenderableType]:
+    """The tables of the subtask's snapshot, if it has one."""
+    if not status.HasField("load"):
+        return []
+    return [style.heading(f"Snapshot of {style.flat(status.name)} on {style.flat(source)}"), _tables(status.load)]
 
 
 def _more(part: pb.SourceSubTasks) -> list[RenderableType]:
@@ -157,11 +145,7 @@ def _more(part: pb.SourceSubTasks) -> list[RenderableType]:
         limits = (relay.task_pause, relay.relay_pause)
         parts += [style.cell(limit.text, "dim") for limit in limits if limit.text]
     for status in part.sub_task_status:
-        if status.HasField("load"):
-            parts += [
-                style.heading(f"Snapshot of {style.flat(status.name)} on {style.flat(source)}"),
-                _tables(status.load),
-            ]
+        parts += _snapshot(source, status)
         if status.HasField("sync"):
             parts += [
                 style.heading(f"Replicate of {style.flat(status.name)} on {style.flat(source)}"),
@@ -172,12 +156,12 @@ def _more(part: pb.SourceSubTasks) -> list[RenderableType]:
 
 def _relay(relay: RelayStatus) -> RenderableType:
     made = style.table("stage", "source at", "relay at", "caught up", "on disk", right=("on disk",))
-    made.add_row(
+    made.add(
         style.stage(stage_word(relay.stage), failed=relay.HasField("result")),
-        style.cell(relay.master_binlog_gtid or relay.master_binlog),
-        style.cell(relay.relay_binlog_gtid or relay.relay_binlog),
+        relay.master_binlog_gtid or relay.master_binlog,
+        relay.relay_binlog_gtid or relay.relay_binlog,
         _caught_up(relay),
-        style.cell(format.size(relay.bytes_on_disk)),
+        format.size(relay.bytes_on_disk),
     )
     return made
 
@@ -192,16 +176,14 @@ def _tables(load: LoadStatus) -> RenderableType:
     right = ("rows", "share", "bytes", "chunks", "work")
     made = style.table("shard table", "target table", *right, right=right)
     for table in load.tables:
-        made.add_row(
+        made.add(
             style.cell(table.source_table),
-            style.cell(table.target_table),
-            style.cell(
-                f"{format.rows(table.finished_rows)} / {format.rows(max(table.finished_rows, table.total_rows))}"
-            ),
-            style.cell(format.percent(format.share(table.finished_rows, table.total_rows))),
-            style.cell(format.size(table.finished_bytes)),
-            style.cell(f"{table.finished_chunks} / {table.total_chunks}"),
-            style.cell(format.duration(table.seconds)),
+            table.target_table,
+            f"{format.rows(table.finished_rows)} / {format.rows(max(table.finished_rows, table.total_rows))}",
+            format.percent(format.share(table.finished_rows, table.total_rows)),
+            format.size(table.finished_bytes),
+            f"{table.finished_chunks} / {table.total_chunks}",
+            format.duration(table.seconds),
         )
     return made
 
@@ -217,15 +199,15 @@ def _sync(sync: SyncStatus) -> list[RenderableType]:
     right = ("lane", "for", "rows", "rows/s", "lag", "oldest", "backlog")
     made = style.table("lane", "phase", "for", "rows", "rows/s", "lag", "oldest", "backlog", "waits for", right=right)
     for lane in sync.lanes:
-        made.add_row(
+        made.add(
             style.cell(str(lane.lane)),
-            style.cell(lane.phase),
-            style.cell(format.duration(lane.phase_seconds)),
-            style.cell(format.rows(lane.rows)),
-            style.cell(format.rate(lane.recent_rps)),
-            style.cell("–" if lane.unknown else format.duration(lane.lag_ms / 1000)),
-            style.cell(format.duration(lane.oldest_ms / 1000) if lane.oldest_ms else "–"),
-            style.cell("unknown" if lane.unknown else format.size(lane.bytes_behind)),
+            lane.phase,
+            format.duration(lane.phase_seconds),
+            format.rows(lane.rows),
+            format.rate(lane.recent_rps),
+            "–" if lane.unknown else format.duration(lane.lag_ms / 1000),
+            format.duration(lane.oldest_ms / 1000) if lane.oldest_ms else "–",
+            "unknown" if lane.unknown else format.size(lane.bytes_behind),
             style.cell(lane.waits_for, "yellow" if lane.HasField("error") else "dim"),
         )
     retried = [

@@ -22,7 +22,7 @@ _STAGE_STYLES = {
 }
 
 
-__all__ = ["cell", "flat", "heading", "outcome", "problem", "stage", "table", "warning"]
+__all__ = ["Rows", "cell", "flat", "heading", "outcome", "problem", "stage", "table", "warning"]
 
 
 def cell(text: str, style: str = "") -> Text:
@@ -41,9 +41,18 @@ def outcome(*, result: bool) -> Text:
     return Text("✓ done", style="green") if result else Text("✗ failed", style="bold red")
 
 
-def table(*columns: str, right: Sequence[str] = ()) -> Table:
+class Rows(Table):
+    """A table whose cells may be plain texts."""
+
+    def add(self, *cells: RenderableType) -> None:
+        """Add a row. Texts become cells without markup, the first one in bold."""
+        texts = (cell(one, "" if at else "bold") if isinstance(one, str) else one for at, one in enumerate(cells))
+        self.add_row(*texts)
+
+
+def table(*columns: str, right: Sequence[str] = ()) -> Rows:
     """An empty table with these headers; those in ``right`` hold numbers."""
-    made = Table(box=box.SIMPLE_HEAD, header_style="bold", pad_edge=False, show_edge=False)
+    made = Rows(box=box.SIMPLE_HEAD, header_style="bold", pad_edge=False, show_edge=False)
     for column in columns:
         made.add_column(column, justify="right" if column in right else "left", overflow="fold")
     return made

@@ -27,13 +27,7 @@ def operate_source(answer: pb.OperateSourceResponse) -> RenderableType:
     if answer.changes:
         made = look.table("source", "key", "before", "after", "takes effect")
         for change in answer.changes:
-            made.add_row(
-                look.cell(change.source, "bold"),
-                look.cell(change.key),
-                look.cell(change.before or "–"),
-                look.cell(change.after or "–"),
-                look.cell(change.effect),
-            )
+            made.add(change.source, change.key, change.before or "–", change.after or "–", change.effect)
         parts.append(made)
     if answer.dry_run:
         parts.append(Text("This was a dry run: nothing was changed.", style="dim"))
@@ -83,23 +77,16 @@ def update_task(answer: pb.UpdateTaskResponse) -> RenderableType:
         for table in part.tables:
             word = change_word(table.kind)
             copies = table.kind in (worker_pb2.TableChange.JOINS, worker_pb2.TableChange.MOVES)
-            made.add_row(
-                look.cell(part.source, "bold"),
+            made.add(
+                part.source,
                 Text(word, style=_CHANGE_STYLES.get(word, "magenta")),
-                look.cell(table.source_table),
-                look.cell(table.before or "–"),
-                look.cell(table.after or "–"),
-                look.cell(f"~{format.rows(table.row_estimate)}" if copies else "–"),
+                table.source_table,
+                table.before or "–",
+                table.after or "–",
+                f"~{format.rows(table.row_estimate)}" if copies else "–",
             )
         for setting in part.settings:
-            made.add_row(
-                look.cell(part.source, "bold"),
-                Text("setting"),
-                look.cell(setting.key),
-                look.cell(setting.before or "–"),
-                look.cell(setting.after or "–"),
-                look.cell("–"),
-            )
+            made.add(part.source, Text("setting"), setting.key, setting.before or "–", setting.after or "–", "–")
         changes += len(part.tables) + len(part.settings)
     if answer.HasField("rename"):
         parts += _rename(answer.rename, dry_run=answer.dry_run)
@@ -134,11 +121,7 @@ def operate_task(answer: pb.OperateTaskResponse) -> RenderableType:
                 for word, applies in (("also of another task", one.is_shared), ("lacks indexes", one.lacks_indexes))
                 if applies
             )
-            made.add_row(
-                look.cell(one.target, "bold"),
-                look.cell(f"{one.rows}{' or more' if one.at_least else ''}"),
-                look.cell(text),
-            )
+            made.add(one.target, f"{one.rows}{' or more' if one.at_least else ''}", text)
         parts.append(made)
     parts += _pause_limits(answer.pause_limits)
     return Group(_by_source(answer, answer.sources), *parts, *notes(answer.msg if answer.result else ""))
@@ -159,12 +142,7 @@ def _done(parts: Sequence[pb.SourceResult | pb.SourceUpdate]) -> RenderableType:
     made = look.table("source", "worker", "result", "message")
     for part in parts:
         text = f"[{part.error.code} {part.error.name}]" if part.HasField("error") else part.msg
-        made.add_row(
-            look.cell(part.source, "bold"),
-            look.cell(part.worker or "–"),
-            look.outcome(result=part.result),
-            look.cell(text),
-        )
+        made.add(part.source, part.worker or "–", look.outcome(result=part.result), text)
     return made
 
 
@@ -173,15 +151,13 @@ def handle_binlog(answer: pb.HandleBinlogResponse) -> RenderableType:
     if answer.sources:
         made = look.table("source", "worker", "")
         for one in answer.sources:
-            made.add_row(look.cell(one.source, "bold"), look.cell(one.worker or "–"), look.cell(one.msg))
+            made.add(one.source, one.worker or "–", one.msg)
         return made
     parts: list[RenderableType] = []
     if answer.ops:
         made = look.table("source", "position", "op", "statements")
         for op in answer.ops:
-            made.add_row(
-                look.cell(op.source, "bold"), look.cell(op.binlog_pos), look.cell(op.op), look.cell(op.sqls or "–")
-            )
+            made.add(op.source, op.binlog_pos, op.op, op.sqls or "–")
         parts.append(made)
     if answer.skipped:
         parts.append(_skipped(answer))
@@ -193,15 +169,15 @@ def handle_binlog(answer: pb.HandleBinlogResponse) -> RenderableType:
 def _skipped(answer: pb.HandleBinlogResponse) -> RenderableType:
     made = look.table("source", "position", "rows of", "skipped", "before", "after", "by", "at")
     for row in answer.skipped:
-        made.add_row(
-            look.cell(row.source, "bold"),
-            look.cell(row.binlog_pos),
-            look.cell(row.source_table),
-            look.cell(row.operation),
-            look.cell(row.before or "–"),
-            look.cell(row.after or row.note or "–"),
-            look.cell(row.word),
-            look.cell(format.moment(row.skipped_at)),
+        made.add(
+            row.source,
+            row.binlog_pos,
+            row.source_table,
+            row.operation,
+            row.before or "–",
+            row.after or row.note or "–",
+            row.word,
+            format.moment(row.skipped_at),
         )
     more = answer.total_skipped - len(answer.skipped)
     return Group(made, Text(f"and {more} more, in skipped_change of the task's meta schema")) if more else made
@@ -217,14 +193,7 @@ def purge_relay(answer: pb.PurgeRelayResponse) -> RenderableType:
             segments = f"{part.purged_segments} segment{'s' if part.purged_segments != 1 else ''}"
             removed = f"{segments}, {format.size(part.purged_bytes)}" if part.purged_segments else "nothing"
             begin, remark = part.relay_begin, part.kept or "–"
-        made.add_row(
-            look.cell(part.source, "bold"),
-            look.cell(part.worker or "–"),
-            look.outcome(result=part.result),
-            look.cell(removed),
-            look.cell(begin),
-            look.cell(remark),
-        )
+        made.add(part.source, part.worker or "–", look.outcome(result=part.result), removed, begin, remark)
     return Group(made, *problems(answer))
 
 
@@ -294,9 +263,9 @@ def checks(results: Sequence[worker_pb2.CheckResult]) -> RenderableType:
             finding = Text.assemble((f"[{code}] ", style), finding)
         if instruction:
             finding = Text.assemble(finding, "\n", ("what to do: ", "bold"), look.cell(instruction))
-        made.add_row(
-            look.cell(name, "bold"),
-            look.cell(", ".join(dict.fromkeys(result.source for result in group if result.source)) or "–"),
+        made.add(
+            name,
+            ", ".join(dict.fromkeys(result.source for result in group if result.source)) or "–",
             Text(_CHECK_MARKS.get(word, word), style=style),
             finding,
         )
@@ -315,7 +284,7 @@ def list_member(answer: pb.ListMemberResponse) -> RenderableType:
             leads = answer.HasField("leader") and member.name == answer.leader.name
             state = look.stage("leader" if leads else "alive" if member.alive else "offline")
             state.stylize("green" if member.alive or leads else "red")
-            made.add_row(look.cell(member.name, "bold"), _address(member.addr, insecure=member.insecure), state)
+            made.add(member.name, _address(member.addr, insecure=member.insecure), state)
         parts.append(made)
     if answer.workers:
         made = look.table("worker", "address", "state", "source")
@@ -323,7 +292,7 @@ def list_member(answer: pb.ListMemberResponse) -> RenderableType:
             state = look.stage(worker.stage)
             state.stylize({"bound": "green", "free": "cyan", "starting": "yellow"}.get(worker.stage, "red"))
             address = _address(worker.addr, insecure=worker.insecure)
-            made.add_row(look.cell(worker.name, "bold"), address, state, look.cell(worker.source or "–"))
+            made.add(worker.name, address, state, worker.source or "–")
         parts.append(Text("") if parts else Text("", end=""))
         parts.append(made)
     if not parts:
@@ -344,10 +313,10 @@ def task_list(answer: pb.QueryStatusResponse) -> RenderableType:
     has_warnings = any(task.warnings for task in answer.tasks)
     made = look.table("task", "status", "sources", *(["warnings"] if has_warnings else []))
     for task in sorted(answer.tasks, key=lambda task: task.task_name):
-        made.add_row(
-            look.cell(task.task_name, "bold"),
+        made.add(
+            task.task_name,
             look.stage(task.task_status),
-            look.cell(", ".join(task.sources)),
+            ", ".join(task.sources),
             *([look.cell(", ".join(map(_short_warning, task.warnings)), "yellow")] if has_warnings else []),
         )
     if not has_warnings:
@@ -377,14 +346,14 @@ def _held_keys(answer: pb.QuarantineResponse) -> RenderableType:
         "source", "target table", "key", "changes", "first", "position", "why", "since", right=("changes",)
     )
     for key in answer.keys:
-        made.add_row(
-            look.cell(key.source, "bold"),
-            look.cell(key.target_table),
-            look.cell(key.key),
-            look.cell(format.rows(key.changes)),
-            look.cell(key.operation),
-            look.cell(key.binlog_pos),
-            look.cell(f"[{key.code}] {key.reason}"),
-            look.cell(format.moment(key.since)),
+        made.add(
+            key.source,
+            key.target_table,
+            key.key,
+            format.rows(key.changes),
+            key.operation,
+            key.binlog_pos,
+            f"[{key.code}] {key.reason}",
+            format.moment(key.since),
         )
     return made

@@ -35,7 +35,7 @@ def timeline(answer: pb.HistoryResponse) -> RenderableType:
         made = style.table("", "", "")
         made.show_header = False
         for name, line, figures in drawn:
-            made.add_row(style.cell(name, "bold"), Text(line, style="green"), style.cell(figures))
+            made.add(name, Text(line, style="green"), figures)
         parts.append(made)
     if answer.unreadable:
         parts.append(style.cell(f"{answer.unreadable} records are of a newer version and are not shown", "yellow"))
@@ -58,12 +58,12 @@ def value(answer: pb.HistoryResponse) -> dict[str, Json]:
 def _entries(answer: pb.HistoryResponse) -> RenderableType:
     made = style.table("time (UTC)", "kind", "source", "what", "by")
     for entry in answer.entries:
-        made.add_row(
+        made.add(
             style.cell(format.moment(entry.last)),
             Text(style.flat(entry.kind), style="bold red" if entry.failed else _STYLES.get(entry.kind, "")),
             style.cell(", ".join(entry.sources) or "–", "bold"),
             Text("\n").join(_lines(entry)),
-            style.cell(entry.actor or entry.writer.partition(" ")[2] or entry.writer),
+            entry.actor or entry.writer.partition(" ")[2] or entry.writer,
         )
     return made
 

@@ -29,47 +29,35 @@ CLUSTER = Dashboard(
         Row(
             "Masters",
             (
-                Panel("Leader", (Query("dm_leader", "{{instance}}"),)),
-                Panel(
+                Panel.of("Leader", "dm_leader", "{{instance}}"),
+                Panel.of(
                     "Begins of leading",
-                    (Query("increase(dm_master_start_leader_counter_total[$__rate_interval])", "{{instance}}"),),
+                    "increase(dm_master_start_leader_counter_total[$__rate_interval])",
+                    "{{instance}}",
                 ),
-                Panel("Age of the records", (Query("dm_records_age_seconds", "{{instance}}"),), Unit.SECONDS),
-                Panel("Revision of the records", (Query("dm_records_revision", "{{instance}}"),)),
-                Panel(
+                Panel.of("Age of the records", "dm_records_age_seconds", "{{instance}}", Unit.SECONDS),
+                Panel.of("Revision of the records", "dm_records_revision", "{{instance}}"),
+                Panel.of(
                     "Moves of sources",
-                    (
-                        Query(
-                            "sum by (kind) (increase(dm_source_placements_total[$__rate_interval]))",
-                            "{{kind}}",
-                        ),
-                    ),
+                    "sum by (kind) (increase(dm_source_placements_total[$__rate_interval]))",
+                    "{{kind}}",
                 ),
-                Panel(
+                Panel.of(
                     "Calls",
-                    (
-                        Query(
-                            "sum by (method, code) (rate(dm_api_requests_total[$__rate_interval]))",
-                            "{{method}} {{code}}",
-                        ),
-                    ),
+                    "sum by (method, code) (rate(dm_api_requests_total[$__rate_interval]))",
+                    "{{method}} {{code}}",
                     Unit.PER_SECOND,
                 ),
-                Panel(
+                Panel.of(
                     "Time of a call",
-                    (
-                        Query(
-                            "sum by (method) (rate(dm_api_request_seconds_total[$__rate_interval])) / sum by (method) "
-                            "(rate(dm_api_requests_total[$__rate_interval]))",
-                            "{{method}}",
-                        ),
-                    ),
+                    "sum by (method) (rate(dm_api_request_seconds_total[$__rate_interval])) / sum by (method) "
+                    "(rate(dm_api_requests_total[$__rate_interval]))",
+                    "{{method}}",
                     Unit.SECONDS,
                 ),
-                Panel("Sources", (Query("sum by (state) (dm_sources)", "{{state}}"),), stacked=True),
-                Panel(
-                    "Subtasks as they should be",
-                    (Query("sum by (task, expected) (dm_subtasks)", "{{task}} {{expected}}"),),
+                Panel.of("Sources", "sum by (state) (dm_sources)", "{{state}}", stacked=True),
+                Panel.of(
+                    "Subtasks as they should be", "sum by (task, expected) (dm_subtasks)", "{{task}} {{expected}}"
                 ),
             ),
         ),
@@ -82,12 +70,8 @@ CLUSTER = Dashboard(
                     look=Look.TABLE,
                     rank="state (0 offline, 1 free, 2 bound)",
                 ),
-                Panel("Lease in etcd", (Query("dm_worker_registered", "{{instance}}"),)),
-                Panel(
-                    "Slots of Spark",
-                    (Query("dm_worker_spark_slots", "{{instance}} {{state}}"),),
-                    stacked=True,
-                ),
+                Panel.of("Lease in etcd", "dm_worker_registered", "{{instance}}"),
+                Panel.of("Slots of Spark", "dm_worker_spark_slots", "{{instance}} {{state}}", stacked=True),
                 Panel(
                     "Spark runs",
                     (
@@ -95,15 +79,13 @@ CLUSTER = Dashboard(
                         Query("dm_worker_spark_restarts_total", "{{instance}}, restarts in place"),
                     ),
                 ),
-                Panel(
-                    "Slots of the executors",
-                    (Query("dm_worker_spark_executor_slots", "{{instance}}"),),
-                ),
-                Panel("Memory of the JVM", (Query("dm_worker_jvm_resident_memory_bytes", "{{instance}}"),), Unit.BYTES),
-                Panel("Heap of the JVM", (Query("dm_worker_jvm_heap_bytes", "{{instance}} {{type}}"),), Unit.BYTES),
-                Panel(
+                Panel.of("Slots of the executors", "dm_worker_spark_executor_slots", "{{instance}}"),
+                Panel.of("Memory of the JVM", "dm_worker_jvm_resident_memory_bytes", "{{instance}}", Unit.BYTES),
+                Panel.of("Heap of the JVM", "dm_worker_jvm_heap_bytes", "{{instance}} {{type}}", Unit.BYTES),
+                Panel.of(
                     "Clocks of workers ahead of the leader's",
-                    (Query("max by (worker) (dm_worker_clock_difference_seconds)", "{{worker}}"),),
+                    "max by (worker) (dm_worker_clock_difference_seconds)",
+                    "{{worker}}",
                     Unit.SECONDS,
                 ),
             ),
@@ -111,28 +93,20 @@ CLUSTER = Dashboard(
         Row(
             "Daemons",
             (
-                Panel("Ready", (Query("dm_ready", _NAME),)),
-                Panel("Time left of the lease", (Query("dm_lease_left_seconds", _NAME),), Unit.SECONDS),
-                Panel(
-                    "Oldest round of a loop",
-                    (Query("max by (job, instance) (dm_loop_age_seconds)", _NAME),),
-                    Unit.SECONDS,
-                ),
-                Panel("Processors", (Query("rate(process_cpu_seconds_total[$__rate_interval])", _NAME),)),
-                Panel("Memory", (Query("process_resident_memory_bytes", _NAME),), Unit.BYTES),
-                Panel("Open files", (Query("process_open_fds / process_max_fds", _NAME),), Unit.SHARE),
-                Panel("Time to collect the metrics", (Query("dm_metrics_collect_seconds", _NAME),), Unit.SECONDS),
-                Panel(
+                Panel.of("Ready", "dm_ready", _NAME),
+                Panel.of("Time left of the lease", "dm_lease_left_seconds", _NAME, Unit.SECONDS),
+                Panel.of("Oldest round of a loop", "max by (job, instance) (dm_loop_age_seconds)", _NAME, Unit.SECONDS),
+                Panel.of("Processors", "rate(process_cpu_seconds_total[$__rate_interval])", _NAME),
+                Panel.of("Memory", "process_resident_memory_bytes", _NAME, Unit.BYTES),
+                Panel.of("Open files", "process_open_fds / process_max_fds", _NAME, Unit.SHARE),
+                Panel.of("Time to collect the metrics", "dm_metrics_collect_seconds", _NAME, Unit.SECONDS),
+                Panel.of(
                     "Time until a certificate ends",
-                    (
-                        Query(
-                            "min by (job, instance, use) (dm_certificate_expiry_timestamp_seconds) - time()",
-                            f"{_NAME} {{{{use}}}}",
-                        ),
-                    ),
+                    "min by (job, instance, use) (dm_certificate_expiry_timestamp_seconds) - time()",
+                    f"{_NAME} {{{{use}}}}",
                     Unit.SECONDS,
                 ),
-                Panel("Time since the start", (Query("time() - process_start_time_seconds", _NAME),), Unit.SECONDS),
+                Panel.of("Time since the start", "time() - process_start_time_seconds", _NAME, Unit.SECONDS),
             ),
         ),
     ),

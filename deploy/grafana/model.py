@@ -58,6 +58,13 @@ class Panel:
     alarm: float | None = None
     rank: str = ""
 
+    @classmethod
+    def of(
+        cls, title: str, expression: str, legend: str, unit: Unit = Unit.COUNT, *, note: str = "", stacked: bool = False
+    ) -> Panel:
+        """A panel with one query."""
+        return cls(title, (Query(expression, legend),), unit, note=note, stacked=stacked)
+
 
 @dataclass(frozen=True, slots=True)
 class Row:

@@ -71,30 +71,29 @@ OVERVIEW = Dashboard(
         Row(
             "Course",
             (
-                Panel(
+                Panel.of(
                     "The ten largest lags",
-                    (Query(f"topk(10, {_BY} (dm_task_lag_seconds))", "{{task}} {{source_id}}"),),
+                    f"topk(10, {_BY} (dm_task_lag_seconds))",
+                    "{{task}} {{source_id}}",
                     Unit.SECONDS,
                     note="A gap: the lag was not known.",
                 ),
-                Panel(
+                Panel.of(
                     "Row changes",
-                    (Query("sum by (task) (rate(dm_lane_rows_total[$__rate_interval]))", "{{task}}"),),
+                    "sum by (task) (rate(dm_lane_rows_total[$__rate_interval]))",
+                    "{{task}}",
                     Unit.PER_SECOND,
                     stacked=True,
                 ),
-                Panel(
+                Panel.of(
                     "Failed runs by error code",
-                    (
-                        Query(
-                            "sum by (task, source_id, code) (increase(dm_task_failures_total[$__rate_interval]))",
-                            "{{code}} {{task}} {{source_id}}",
-                        ),
-                    ),
+                    "sum by (task, source_id, code) (increase(dm_task_failures_total[$__rate_interval]))",
+                    "{{code}} {{task}} {{source_id}}",
                 ),
-                Panel(
+                Panel.of(
                     "Rows of the history",
-                    (Query("sum by (task) (deriv(dm_snapshot_rows_done[5m]))", "{{task}}"),),
+                    "sum by (task) (deriv(dm_snapshot_rows_done[5m]))",
+                    "{{task}}",
                     Unit.PER_SECOND,
                 ),
             ),

@@ -59,59 +59,52 @@ SOURCE_DASHBOARD = Dashboard(
                     Unit.SECONDS,
                     note="Without the second line the relay keeps up.",
                 ),
-                Panel(
+                Panel.of(
                     "Clocks ahead of the worker's",
-                    (
-                        Query(
-                            f"max by (source_id, task, of) (dm_clock_difference_seconds{{{_OF}}})",
-                            f"{_NAME} {{{{of}}}} {{{{task}}}}",
-                        ),
-                    ),
+                    f"max by (source_id, task, of) (dm_clock_difference_seconds{{{_OF}}})",
+                    f"{_NAME} {{{{of}}}} {{{{task}}}}",
                     Unit.SECONDS,
                 ),
-                Panel(
+                Panel.of(
                     "Time since the last event or heartbeat",
-                    (Query(f"max by (source_id) (dm_source_silent_seconds{{{_OF}}})", _NAME),),
+                    f"max by (source_id) (dm_source_silent_seconds{{{_OF}}})",
+                    _NAME,
                     Unit.SECONDS,
                 ),
-                Panel(
+                Panel.of(
                     "Binlog fetched",
-                    (
-                        Query(
-                            f"sum by (source_id) (rate(dm_relay_written_bytes_total{{{_OF}}}[$__rate_interval]))", _NAME
-                        ),
-                    ),
+                    f"sum by (source_id) (rate(dm_relay_written_bytes_total{{{_OF}}}[$__rate_interval]))",
+                    _NAME,
                     Unit.BYTES_PER_SECOND,
                 ),
-                Panel(
+                Panel.of(
                     "Lag of the relay in binlog files",
-                    (
-                        Query(
-                            'max by (source_id) ((dm_relay_binlog_file{node="master"} - ignoring (node) '
-                            f'dm_relay_binlog_file{{node="relay"}}) {_NAMED})',
-                            _NAME,
-                        ),
-                    ),
+                    'max by (source_id) ((dm_relay_binlog_file{node="master"} - ignoring (node) '
+                    f'dm_relay_binlog_file{{node="relay"}}) {_NAMED})',
+                    _NAME,
                 ),
-                Panel(
+                Panel.of(
                     "Worker of the source",
-                    (Query(f"max by (source_id, worker) (dm_source_bound{{{_OF}}})", f"{_NAME} {{{{worker}}}}"),),
+                    f"max by (source_id, worker) (dm_source_bound{{{_OF}}})",
+                    f"{_NAME} {{{{worker}}}}",
                 ),
             ),
         ),
         Row(
             "Relay log",
             (
-                Panel("Size", (Query(f"max by (source_id) (dm_relay_disk_bytes{{{_OF}}})", _NAME),), Unit.BYTES),
-                Panel("Segment files", (Query(f"max by (source_id) (dm_relay_files{{{_OF}}})", _NAME),)),
-                Panel(
+                Panel.of("Size", f"max by (source_id) (dm_relay_disk_bytes{{{_OF}}})", _NAME, Unit.BYTES),
+                Panel.of("Segment files", f"max by (source_id) (dm_relay_files{{{_OF}}})", _NAME),
+                Panel.of(
                     "File system",
-                    (Query(f"sum by (source_id, type) (dm_relay_space {_NAMED})", f"{_NAME} {{{{type}}}}"),),
+                    f"sum by (source_id, type) (dm_relay_space {_NAMED})",
+                    f"{_NAME} {{{{type}}}}",
                     Unit.BYTES,
                 ),
-                Panel(
+                Panel.of(
                     "Time until the disk is full",
-                    (Query(f"min by (source_id) (dm_relay_disk_full_in_seconds{{{_OF}}})", _NAME),),
+                    f"min by (source_id) (dm_relay_disk_full_in_seconds{{{_OF}}})",
+                    _NAME,
                     Unit.SECONDS,
                     note="A gap: it does not become fuller, or that is not known.",
                 ),

@@ -10,8 +10,10 @@ _LANE = f"{_NAME} lane {{{{lane}}}}"
 _LANE_RATE = f"sum by (task, source_id, lane) (rate(dm_lane_rows_total{{{_OF}}}[5m]))"
 
 
-def _quantile(metric: str, share: float, by: str = "task, source_id") -> Query:
-    expression = f"histogram_quantile({share}, sum by ({by}, le) (rate({metric}_bucket{{{_OF}}}[$__rate_interval])))"
+def _quantile(metric: str, share: float) -> Query:
+    expression = (
+        f"histogram_quantile({share}, sum by (task, source_id, le) (rate({metric}_bucket{{{_OF}}}[$__rate_interval])))"
+    )
     return Query(expression, f"{_NAME} {share:.0%}")
 
 
@@ -34,9 +36,10 @@ _NOW = Row(
 _LAG = Row(
     "Lag",
     (
-        Panel(
+        Panel.of(
             "Lag and its basis",
-            (Query(f"dm_task_lag_seconds{{{_OF}}}", f"{_NAME} ({{{{basis}}}})"),),
+            f"dm_task_lag_seconds{{{_OF}}}",
+            f"{_NAME} ({{{{basis}}}})",
             Unit.SECONDS,
             note="A gap: the lag was not known. 0 only while everything is applied.",
         ),
@@ -45,58 +48,47 @@ _LAG = Row(
             (_quantile("dm_syncer_replication_lag", 0.5), _quantile("dm_syncer_replication_lag", 0.99)),
             Unit.SECONDS,
         ),
-        Panel(
+        Panel.of(
             "Time of the lanes by cause",
-            (
-                Query(
-                    f"sum by (cause) (rate(dm_lane_seconds_total{{{_OF}}}[$__rate_interval])) / "
-                    f"scalar(sum(dm_lanes{{{_OF}}}))",
-                    "{{cause}}",
-                ),
-            ),
+            f"sum by (cause) (rate(dm_lane_seconds_total{{{_OF}}}[$__rate_interval])) / scalar(sum(dm_lanes{{{_OF}}}))",
+            "{{cause}}",
             Unit.SHARE,
             note="The largest part limits the task: target and gather mean the target, read the relay log.",
             stacked=True,
         ),
-        Panel("Not applied", (Query(f"dm_task_bytes_behind{{{_OF}}}", _NAME),), Unit.BYTES),
-        Panel("Age of the checkpoint", (Query(f"dm_task_checkpoint_age_seconds{{{_OF}}}", _NAME),), Unit.SECONDS),
-        Panel("Time since progress", (Query(f"dm_task_seconds_since_progress{{{_OF}}}", _NAME),), Unit.SECONDS),
+        Panel.of("Not applied", f"dm_task_bytes_behind{{{_OF}}}", _NAME, Unit.BYTES),
+        Panel.of("Age of the checkpoint", f"dm_task_checkpoint_age_seconds{{{_OF}}}", _NAME, Unit.SECONDS),
+        Panel.of("Time since progress", f"dm_task_seconds_since_progress{{{_OF}}}", _NAME, Unit.SECONDS),
     ),
 )
 _ROWS = Row(
     "Rows",
     (
-        Panel(
+        Panel.of(
             "Row changes by kind",
-            (Query(f"sum by (kind) (rate(dm_lane_rows_total{{{_OF}}}[$__rate_interval]))", "{{kind}}"),),
+            f"sum by (kind) (rate(dm_lane_rows_total{{{_OF}}}[$__rate_interval]))",
+            "{{kind}}",
             Unit.PER_SECOND,
             stacked=True,
         ),
-        Panel(
+        Panel.of(
             "Row changes by target table",
-            (
-                Query(
-                    f"topk(10, sum by (target_schema, target_table) "
-                    f"(rate(dm_syncer_finished_jobs_total{{{_OF}}}[$__rate_interval])))",
-                    "{{target_schema}}.{{target_table}}",
-                ),
-            ),
+            f"topk(10, sum by (target_schema, target_table) "
+            f"(rate(dm_syncer_finished_jobs_total{{{_OF}}}[$__rate_interval])))",
+            "{{target_schema}}.{{target_table}}",
             Unit.PER_SECOND,
         ),
-        Panel(
+        Panel.of(
             "Changes per written row",
-            (
-                Query(
-                    f"sum by (task, source_id) (rate(dm_lane_rows_total{{{_OF}}}[$__rate_interval])) / "
-                    f"sum by (task, source_id) (rate(dm_lane_written_rows_total{{{_OF}}}[$__rate_interval]))",
-                    _NAME,
-                ),
-            ),
+            f"sum by (task, source_id) (rate(dm_lane_rows_total{{{_OF}}}[$__rate_interval])) / "
+            f"sum by (task, source_id) (rate(dm_lane_written_rows_total{{{_OF}}}[$__rate_interval]))",
+            _NAME,
             note="Above 1: several changes of one key became one row.",
         ),
-        Panel(
+        Panel.of(
             "Transactions at the target",
-            (Query(f"sum by (task, source_id) (rate(dm_lane_transactions_total{{{_OF}}}[$__rate_interval]))", _NAME),),
+            f"sum by (task, source_id) (rate(dm_lane_transactions_total{{{_OF}}}[$__rate_interval]))",
+            _NAME,
             Unit.PER_SECOND,
         ),
         Panel(
@@ -117,42 +109,38 @@ _ROWS = Row(
 _LANES = Row(
     "Lanes and their skew",
     (
-        Panel("Lag of each lane", (Query(f"dm_lane_lag_seconds{{{_OF}}}", _LANE),), Unit.SECONDS),
-        Panel(
+        Panel.of("Lag of each lane", f"dm_lane_lag_seconds{{{_OF}}}", _LANE, Unit.SECONDS),
+        Panel.of(
             "Skew of the rows",
-            (
-                Query(
-                    f"max by (task, source_id) ({_LANE_RATE}) / avg by (task, source_id) ({_LANE_RATE})",
-                    _NAME,
-                ),
-            ),
+            f"max by (task, source_id) ({_LANE_RATE}) / avg by (task, source_id) ({_LANE_RATE})",
+            _NAME,
             note="The busiest lane divided by the average: 1 is even. A high value means that one table or one key has "
             "most of the changes.",
         ),
-        Panel(
+        Panel.of(
             "Rows of each lane",
-            (Query(f"sum by (task, source_id, lane) (rate(dm_lane_rows_total{{{_OF}}}[$__rate_interval]))", _LANE),),
+            f"sum by (task, source_id, lane) (rate(dm_lane_rows_total{{{_OF}}}[$__rate_interval]))",
+            _LANE,
             Unit.PER_SECOND,
         ),
-        Panel(
+        Panel.of(
             "Share of each lane's time at the target",
-            (Query(f'rate(dm_lane_seconds_total{{{_OF},cause="target"}}[$__rate_interval])', _LANE),),
+            f'rate(dm_lane_seconds_total{{{_OF},cause="target"}}[$__rate_interval])',
+            _LANE,
             Unit.SHARE,
         ),
-        Panel("Not applied by each lane", (Query(f"dm_lane_bytes_behind{{{_OF}}}", _LANE),), Unit.BYTES),
-        Panel("Lanes", (Query(f"dm_lanes{{{_OF}}}", _NAME),)),
+        Panel.of("Not applied by each lane", f"dm_lane_bytes_behind{{{_OF}}}", _LANE, Unit.BYTES),
+        Panel.of("Lanes", f"dm_lanes{{{_OF}}}", _NAME),
     ),
 )
 _HISTORY = Row(
     "History",
     (
-        Panel(
-            "Copied rows",
-            (Query(f"dm_snapshot_rows_done{{{_OF}}} / dm_snapshot_rows_planned{{{_OF}}}", _NAME),),
-            Unit.SHARE,
+        Panel.of(
+            "Copied rows", f"dm_snapshot_rows_done{{{_OF}}} / dm_snapshot_rows_planned{{{_OF}}}", _NAME, Unit.SHARE
         ),
-        Panel("Time until it is copied", (Query(f"dm_snapshot_eta_seconds{{{_OF}}}", _NAME),), Unit.SECONDS),
-        Panel("Rows per second", (Query(f"deriv(dm_snapshot_rows_done{{{_OF}}}[5m])", _NAME),), Unit.PER_SECOND),
+        Panel.of("Time until it is copied", f"dm_snapshot_eta_seconds{{{_OF}}}", _NAME, Unit.SECONDS),
+        Panel.of("Rows per second", f"deriv(dm_snapshot_rows_done{{{_OF}}}[5m])", _NAME, Unit.PER_SECOND),
         Panel(
             "Chunks",
             (
@@ -160,39 +148,28 @@ _HISTORY = Row(
                 Query(f"dm_snapshot_chunks_planned{{{_OF}}}", f"{_NAME} planned"),
             ),
         ),
-        Panel("Bytes written", (Query(f"dm_snapshot_bytes_done{{{_OF}}}", _NAME),), Unit.BYTES),
-        Panel(
+        Panel.of("Bytes written", f"dm_snapshot_bytes_done{{{_OF}}}", _NAME, Unit.BYTES),
+        Panel.of(
             "Time of the readers by cause",
-            (
-                Query(
-                    f"sum by (cause) (rate(dm_snapshot_reader_seconds_total{{{_OF}}}[$__rate_interval])) / "
-                    f"scalar(sum(rate(dm_snapshot_reader_seconds_total{{{_OF}}}[$__rate_interval])))",
-                    "{{cause}}",
-                ),
-            ),
+            f"sum by (cause) (rate(dm_snapshot_reader_seconds_total{{{_OF}}}[$__rate_interval])) / "
+            f"scalar(sum(rate(dm_snapshot_reader_seconds_total{{{_OF}}}[$__rate_interval])))",
+            "{{cause}}",
             Unit.SHARE,
             note="The largest part limits the copy: read the source, write the target, throttle a limit of the task.",
             stacked=True,
         ),
-        Panel(
-            "Tables that join",
-            (Query(f"dm_task_joining_tables{{{_OF}}} > 0", f"{_NAME} {{{{phase}}}}"),),
-        ),
+        Panel.of("Tables that join", f"dm_task_joining_tables{{{_OF}}} > 0", f"{_NAME} {{{{phase}}}}"),
     ),
 )
 _DDL = Row(
     "Locks of sharding DDLs, errors",
     (
-        Panel("Locks", (Query('sum by (task, stage) (dm_ddl_locks{task=~"$task"})', "{{task}} {{stage}}"),)),
-        Panel(
+        Panel.of("Locks", 'sum by (task, stage) (dm_ddl_locks{task=~"$task"})', "{{task}} {{stage}}"),
+        Panel.of(
             "Age of the oldest lock",
-            (
-                Query(
-                    'max by (task) (dm_ddl_lock_age_seconds{task=~"$task"}) * on (task) group_left (lock) max by '
-                    "(task, lock) (dm_ddl_lock_oldest)",
-                    "{{lock}}",
-                ),
-            ),
+            'max by (task) (dm_ddl_lock_age_seconds{task=~"$task"}) * on (task) group_left (lock) max by '
+            "(task, lock) (dm_ddl_lock_oldest)",
+            "{{lock}}",
             Unit.SECONDS,
         ),
         Panel(
@@ -208,18 +185,13 @@ _DDL = Row(
                 ),
             ),
         ),
-        Panel(
-            "Sources at the locks",
-            (Query('sum by (task, state) (dm_ddl_lock_sources{task=~"$task"})', "{{task}} {{state}}"),),
+        Panel.of(
+            "Sources at the locks", 'sum by (task, state) (dm_ddl_lock_sources{task=~"$task"})', "{{task}} {{state}}"
         ),
-        Panel(
+        Panel.of(
             "Differences found by the last comparison",
-            (
-                Query(
-                    f"sum by (task, source_id, kind) (dm_compare_differences{{{_OF}}})",
-                    f"{{{{kind}}}} {_NAME}",
-                ),
-            ),
+            f"sum by (task, source_id, kind) (dm_compare_differences{{{_OF}}})",
+            f"{{{{kind}}}} {_NAME}",
         ),
         Panel(
             "The last comparison",
@@ -233,17 +205,13 @@ _DDL = Row(
             ),
             look=Look.TABLE,
         ),
-        Panel(
+        Panel.of(
             "Failed runs by error code",
-            (
-                Query(
-                    f"sum by (task, source_id, code) (increase(dm_task_failures_total{{{_OF}}}[$__rate_interval]))",
-                    f"{{{{code}}}} {_NAME}",
-                ),
-            ),
+            f"sum by (task, source_id, code) (increase(dm_task_failures_total{{{_OF}}}[$__rate_interval]))",
+            f"{{{{code}}}} {_NAME}",
         ),
-        Panel("Fencing token", (Query(f"dm_task_epoch{{{_OF}}}", _NAME),)),
-        Panel("Held rows", (Query(f"dm_task_quarantined_rows{{{_OF}}}", _NAME),)),
+        Panel.of("Fencing token", f"dm_task_epoch{{{_OF}}}", _NAME),
+        Panel.of("Held rows", f"dm_task_quarantined_rows{{{_OF}}}", _NAME),
     ),
 )
 

@@ -79,16 +79,6 @@ def seconds(value: float) -> str:
     return f"{int(value) // 3600}h {int(value) % 3600 // 60:02d}m"
 
 
-def size(count: float) -> str:
-    """Bytes in a sentence: "812 KiB"."""
-    value = float(count)
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if value < 1024:
-            return f"{value:.0f} {unit}"
-        value /= 1024
-    return f"{value:.1f} TiB"
-
-
 def percent(share: float) -> str:
     return f"{share * 100:.0f} %"
 

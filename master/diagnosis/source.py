@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from shardmerge.master.diagnosis.finding import BUSY, NOTE, Finding, percent, seconds, size
+from shardmerge.master.diagnosis.finding import BUSY, NOTE, Finding, percent, seconds
 from shardmerge.master.diagnosis.lanes import keeps_up
 from shardmerge.master.diagnosis.view import SourceView
 from shardmerge.proto import common_pb2
+from shardmerge.proto.warnings.readable import size
 
 _WAITING = ("idle", "read")
 _LEAST_WAITING = 0.5

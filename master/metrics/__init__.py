@@ -1,6 +1,5 @@
 """dm-master's metrics: pure functions from a frozen picture of the master's memory to samples.
 
-``figures`` is the picture, ``collect`` makes the samples. ``probes`` takes the picture and decides whether the master
-is ready. Nothing here calls etcd or a worker: the leader's loops read all records each second, and the last ones are
-kept.
+``collect`` has the picture and makes the samples. ``probes`` takes the picture and decides whether the master is ready.
+Nothing here calls etcd or a worker: the leader's loops read all records each second, and the last ones are kept.
 """

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 
 from shardmerge.master.ddl_lock.records import Situations, Target, to_lock
 from shardmerge.master.ddl_lock.report import conflicts_in, sync_of
 from shardmerge.master.ddl_lock.situation import Stage
-from shardmerge.master.metrics.figures import MasterFigures
+from shardmerge.master.leader.counts import LeaderFigures
 from shardmerge.master.state import State
 from shardmerge.proto import common_pb2
 from shardmerge.proto.metrics import dm_other, own_master
 from shardmerge.proto.metrics.certificates import certificate_samples
 from shardmerge.proto.metrics.family import Sample
-from shardmerge.proto.metrics.process import process_samples
-from shardmerge.proto.rpc.call_counts import CallFigures
+from shardmerge.proto.metrics.process import ProcessFigures, process_samples
+from shardmerge.proto.rpc.call_counts import NO_CALLS, CallFigures
+from shardmerge.proto.warnings.certificates import CertificateEnd
+from shardmerge.proto.warnings.clocks import ClockDifference
 
 _LOCK_ERROR = "InfoPut - HandleLockError"
 _LOCK_ERRORS = (
@@ -27,6 +30,22 @@ _LOCK_ERRORS = (
 )
 """DM's types."""
 _OFFLINE, _FREE, _BOUND = 0, 1, 2
+
+
+@dataclass(frozen=True, slots=True)
+class MasterFigures:
+    """``now``: Unix seconds. ``state``: the records as last read, ``state_age`` seconds ago; None: not read yet, or
+    this master does not lead. ``calls``: of its gRPC server. ``clocks``: of workers, by name."""
+
+    now: float
+    process: ProcessFigures
+    leads: bool
+    counts: LeaderFigures
+    state: State | None = None
+    state_age: float = 0.0
+    calls: CallFigures = NO_CALLS
+    certificates: tuple[CertificateEnd, ...] = ()
+    clocks: Mapping[str, ClockDifference] = field(default_factory=dict[str, ClockDifference])
 
 
 def master_samples(figures: MasterFigures) -> Iterator[Sample]:

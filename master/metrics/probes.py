@@ -8,8 +8,7 @@ from importlib.metadata import version
 
 from shardmerge.master.leader.counts import LeaderCounts
 from shardmerge.master.leader.election import Election
-from shardmerge.master.metrics.collect import master_samples
-from shardmerge.master.metrics.figures import MasterFigures
+from shardmerge.master.metrics.collect import MasterFigures, master_samples
 from shardmerge.master.store import Store
 from shardmerge.master.watch import MasterWatch
 from shardmerge.proto.http.loops import LoopAges

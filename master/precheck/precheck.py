@@ -75,12 +75,9 @@ def check_subtasks(
         if ALL_ITEMS in subtask.ignore_checking_items:
             return []
         source = subtask.source_id
-        holder = state.worker_of(source)
-        if holder is None:
-            return [as_result(errors.master.SOURCE_UNBOUND(source=source), source)]
         try:
             answer = workers.check_subtask(
-                holder,
+                state.holder_of(source),
                 state.sources[source].value.config,
                 subtask,
                 seconds,

@@ -97,8 +97,7 @@ class Etcd:
         return Snapshot(tuple(_record(kv) for kv in answer.kvs), answer.header.revision)
 
     def ask(self, send: Callable[[Connection, float], T], seconds: float) -> T:
-        """The answer to another question that may be repeated, within ``seconds``; see
-        :mod:`shardmerge.proto.etcd.status`."""
+        """The answer to another question that may be repeated, within ``seconds``."""
         return self._read(send, seconds)
 
     def keys(self, prefix: str) -> tuple[str, ...]:

@@ -36,6 +36,6 @@ class LoopAges:
             return MappingProxyType({loop: max(0.0, now - begun) for loop, begun in sorted(self._begun.items())})
 
 
-def stuck(ages: Mapping[str, float], seconds: float = STUCK_SECONDS) -> tuple[str, ...]:
+def stuck(ages: Mapping[str, float]) -> tuple[str, ...]:
     """The loops that began their last round too long ago. Pure."""
-    return tuple(loop for loop, age in ages.items() if age > seconds)
+    return tuple(loop for loop, age in ages.items() if age > STUCK_SECONDS)

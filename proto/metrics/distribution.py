@@ -7,23 +7,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 
-def exponential(first: float, factor: float, count: int) -> tuple[float, ...]:
-    """Upper bounds of buckets: each is ``factor`` times the one before it."""
-    return tuple(first * factor**number for number in range(count))
+def doubled(first: float, count: int) -> tuple[float, ...]:
+    """Upper bounds of buckets: each is twice the one before it."""
+    return tuple(first * 2**number for number in range(count))
 
 
-def linear(first: float, step: float, count: int) -> tuple[float, ...]:
-    """Upper bounds of buckets: each is ``step`` above the one before it."""
-    return tuple(float(first + step * number) for number in range(count))
-
-
-DURATIONS = exponential(5e-6, 2, 25)
+DURATIONS = doubled(5e-6, 25)
 """5 µs to 84 s; the bounds of DM's histograms of durations."""
-SIZES = exponential(16, 2, 20)
+SIZES = doubled(16, 20)
 """16 bytes to 8 MiB; the bounds of DM's histograms of sizes."""
-STEPS = linear(1, 50, 21)
+STEPS = tuple(float(1 + 50 * number) for number in range(21))
 """1 to 1001; the bounds of DM's histograms of rows and of checkpoint intervals."""
-LAGS = exponential(0.5, 2, 12)
+LAGS = doubled(0.5, 12)
 """0.5 to 1024 s; the bounds of DM's histogram of the replication lag."""
 
 

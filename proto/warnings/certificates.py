@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -74,8 +74,7 @@ def files_of_daemon(tls: TlsFiles | None, etcd: TlsFiles | None) -> tuple[Certif
 class CertificateEnds:
     """Reads files again only when they have changed. Used by one thread."""
 
-    def __init__(self, now: Callable[[], float] = time.time) -> None:
-        self._now = now
+    def __init__(self) -> None:
         self._read: dict[str, tuple[Stamp | None, tuple[float, ...]]] = {}
 
     def read(self, files: Iterable[CertificateFile]) -> tuple[CertificateEnd, ...]:
@@ -85,7 +84,7 @@ class CertificateEnds:
         for file in wanted:
             ends = self._ends(file)
             if ends:
-                found.append(CertificateEnd(file, relevant_end(ends, self._now(), file.use)))
+                found.append(CertificateEnd(file, relevant_end(ends, time.time(), file.use)))
         for path in self._read.keys() - {file.path for file in wanted}:
             del self._read[path]
         return tuple(found)

@@ -1,10 +1,10 @@
-"""Durations, sizes and times as the texts of forecasts name them. Pure."""
+"""Durations, sizes and times as the texts of forecasts and diagnoses name them. Pure."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
 
-_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+_UNITS = ("B", "KiB", "MiB", "GiB")
 
 
 def duration(seconds: float) -> str:
@@ -25,10 +25,10 @@ def moment(unix: float) -> str:
 
 
 def size(count: float) -> str:
-    """Bytes in binary units."""
+    """Bytes in binary units: "812 KiB", "1.5 TiB"."""
     value = float(count)
-    for unit in _UNITS[:-1]:
+    for unit in _UNITS:
         if value < 1024:
             return f"{value:.0f} {unit}"
         value /= 1024
-    return f"{value:.0f} {_UNITS[-1]}"
+    return f"{value:.1f} TiB"

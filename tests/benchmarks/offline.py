@@ -23,7 +23,7 @@ from shardmerge.worker.core.position import RelayOffset, SourcePosition
 from shardmerge.worker.core.stop_signal import StopSignal
 from shardmerge.worker.core.table import Table
 from shardmerge.worker.core.table_plan import ColumnPlan, PartitionId, TablePlan
-from shardmerge.worker.relay.fetch.server_id import derived, unleased
+from shardmerge.worker.relay.fetch.server_id import derived
 from shardmerge.worker.relay.model import BlockData, OpenedData, PurgePolicy
 from shardmerge.worker.relay.relay import Relay
 from tests.benchmarks import sysbench
@@ -31,6 +31,7 @@ from tests.benchmarks.servers import binlog_end, endpoint
 from tests.benchmarks.settings import SOURCES
 from tests.benchmarks.task import MERGED, ORIGINAL_BITS, merged_id
 from tests.benchmarks.world import World, say
+from tests.support.server_ids import unleased
 
 _COPIES = 3
 _DECODINGS = 3

@@ -14,11 +14,12 @@ from shardmerge.worker.binlog.events import EventType
 from shardmerge.worker.core.mysql.connection import Endpoint
 from shardmerge.worker.core.position import RelayOffset, SourcePosition
 from shardmerge.worker.core.stop_signal import StopSignal
-from shardmerge.worker.relay.fetch.server_id import derived, unleased
+from shardmerge.worker.relay.fetch.server_id import derived
 from shardmerge.worker.relay.model import BlockData, PurgePolicy, ReachedUntil
 from shardmerge.worker.relay.relay import Relay
 from tests.support.binlog import read_binlog, split
 from tests.support.mariadb import MariaDB
+from tests.support.server_ids import unleased
 from tests.support.wait import until
 
 START = SourcePosition("mysql-bin.000001", 4)

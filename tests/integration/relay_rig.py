@@ -17,7 +17,7 @@ from shardmerge.worker.binlog.gtid_events import parse_gtid
 from shardmerge.worker.core.mysql.connection import Endpoint
 from shardmerge.worker.core.position import RelayOffset, SourcePosition
 from shardmerge.worker.core.stop_signal import StopSignal
-from shardmerge.worker.relay.fetch.server_id import derived, unleased
+from shardmerge.worker.relay.fetch.server_id import derived
 from shardmerge.worker.relay.model import BlockData, PurgePolicy, ReachedUntil
 from shardmerge.worker.relay.relay import Relay
 from tests.support.binlog import read_binlog, split
@@ -25,6 +25,7 @@ from tests.support.database import Database
 from tests.support.mariadb import MariaDB
 from tests.support.mysql import MySQL
 from tests.support.pair import KINDS
+from tests.support.server_ids import unleased
 from tests.support.wait import until
 
 SMALL = 256 * 1024

@@ -26,7 +26,6 @@ from shardmerge.worker.core.table_numbers import TableNumbers
 from shardmerge.worker.core.table_plan import TablePlan
 from shardmerge.worker.core.task_runner import TaskRunner
 from shardmerge.worker.daemon.task_service import TaskService
-from shardmerge.worker.relay.fetch.server_id import unleased
 from shardmerge.worker.relay.model import BlockData, PurgePolicy, ReachedUntil
 from shardmerge.worker.relay.relay import Relay
 from shardmerge.worker.rules import Rules
@@ -45,6 +44,7 @@ from shardmerge.worker.unit.run_context import RunContext
 from tests.support.database import Database
 from tests.support.epochs import numbered
 from tests.support.hooks import Hooks
+from tests.support.server_ids import unleased
 from tests.support.task_runners import Threads
 
 META = "dm_meta"

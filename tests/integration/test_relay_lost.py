@@ -20,7 +20,6 @@ from shardmerge.worker.core.mysql.connection import Endpoint, ServerInfo, Sessio
 from shardmerge.worker.core.position import RelayOffset
 from shardmerge.worker.core.stop_signal import StopSignal
 from shardmerge.worker.relay.fetch import dump_connection
-from shardmerge.worker.relay.fetch.server_id import unleased
 from shardmerge.worker.relay.model import AtHead, PurgePolicy
 from shardmerge.worker.relay.relay import Relay
 from tests.integration.mariadb_relay_rig import (
@@ -38,6 +37,7 @@ from tests.integration.mariadb_relay_rig import (
 )
 from tests.support.disk import fill, small_disk
 from tests.support.mariadb import MariaDB
+from tests.support.server_ids import unleased
 from tests.support.wait import until
 
 __all__ = ["make_relay", "source"]

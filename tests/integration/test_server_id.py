@@ -53,8 +53,6 @@ INFO = ServerInfo(
     1,
     "",
     True,
-    0,
-    1 << 24,
     "db-1",
     3306,
     parse_dialect("10.11.6-MariaDB", ""),

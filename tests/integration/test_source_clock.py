@@ -15,7 +15,6 @@ import pytest
 from shardmerge.proto import config_pb2
 from shardmerge.worker.core.mysql.connection import Endpoint
 from shardmerge.worker.relay.clock_offset import ClockOffset
-from shardmerge.worker.relay.fetch.server_id import unleased
 from shardmerge.worker.relay.model import PurgePolicy
 from shardmerge.worker.relay.relay import Relay
 from shardmerge.worker.relay.source_clock import PollingClock
@@ -24,6 +23,7 @@ from tests.integration.snapshot_rig import SOURCE, TASK, endpoint, subtask_confi
 from tests.support.database import Database
 from tests.support.moved_clock import MovedClock
 from tests.support.pair import KINDS
+from tests.support.server_ids import unleased
 from tests.support.wait import until
 
 pytestmark = pytest.mark.turns

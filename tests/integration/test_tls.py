@@ -20,12 +20,12 @@ from shardmerge.worker.core.mysql.connection import Endpoint, Side, connect, row
 from shardmerge.worker.core.mysql.endpoint import PLAIN, Tls
 from shardmerge.worker.core.position import SourcePosition
 from shardmerge.worker.core.stop_signal import StopSignal
-from shardmerge.worker.relay.fetch.server_id import unleased
 from shardmerge.worker.relay.model import PurgePolicy
 from shardmerge.worker.relay.relay import Relay
 from tests.support.database import Database
 from tests.support.mariadb import MariaDB
 from tests.support.mysql import MySQL
+from tests.support.server_ids import unleased
 from tests.support.wait import until
 
 _CREATED = "CREATE USER {}@'127.0.0.1' IDENTIFIED WITH caching_sha2_password BY 'secret' REQUIRE {}"

@@ -1,4 +1,4 @@
-"""Writes MySQL's serialized messages for tests of the reader, worker/binlog/tagged_fields.py."""
+"""Writes MySQL's serialized messages for tests of the reader, worker/binlog/gtid_events.py."""
 
 from __future__ import annotations
 

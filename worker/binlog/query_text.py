@@ -7,14 +7,7 @@ import struct
 from contextlib import suppress
 from dataclasses import dataclass
 
-from shardmerge.worker.binlog.events import (
-    CHECKSUM_SIZE,
-    HEADER_SIZE,
-    EventType,
-    body_end,
-    malformed,
-    parse_header,
-)
+from shardmerge.worker.binlog.events import CHECKSUM_SIZE, HEADER_SIZE, EventType, body_end, malformed, parse_header
 from shardmerge.worker.binlog.query_variables import QueryVariables, query_variables
 from shardmerge.worker.binlog.rows.characters.character_set import NoCharacter, character_set
 from shardmerge.worker.binlog.rows.charsets import charset_of_id, is_utf8

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import enum
+import re
 from collections.abc import Collection
 from dataclasses import dataclass, replace
+
+_SIZES = re.compile(r"\((\d+)(?:,(\d+))?\)")
 
 
 class ValueKind(enum.IntEnum):
@@ -71,6 +74,19 @@ class Column:
     written_as: str = ""
 
 
+def type_size(type_text: str) -> int:
+    """The first number in parentheses, a length or precision; 0 without one (for a temporal type: no fraction; BIT
+    always has one)."""
+    found = _SIZES.search(type_text)
+    return int(found[1]) if found else 0
+
+
+def type_scale(type_text: str) -> int:
+    """The second number in parentheses; 0 without one."""
+    found = _SIZES.search(type_text)
+    return int(found[2] or 0) if found else 0
+
+
 @dataclass(frozen=True, slots=True)
 class Table:
     """One table: columns in the server's order, the key that identifies its rows.
@@ -107,6 +123,17 @@ class Table:
             columns=tuple(column for column in self.columns if column.name in places),
             key=tuple(places[self.columns[at].name] for at in self.key),
         )
+
+    @property
+    def dotted(self) -> str:
+        """Its name in messages, without quotation marks."""
+        return f"{self.schema}.{self.name}"
+
+    @property
+    def quoted(self) -> str:
+        """Its name as SQL."""
+        schema, name = (part.replace("`", "``") for part in (self.schema, self.name))
+        return f"`{schema}`.`{name}`"
 
     @property
     def full_name(self) -> str:

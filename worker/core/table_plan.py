@@ -141,6 +141,11 @@ class TargetTable(NamedTuple):
         return self.schema, self.table
 
     @property
+    def dotted(self) -> str:
+        """In messages, without quotation marks."""
+        return f"{self.schema}.{self.table}"
+
+    @property
     def quoted(self) -> str:
         """As SQL."""
         schema, table = (name.replace("`", "``") for name in self.names)

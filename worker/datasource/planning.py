@@ -7,16 +7,7 @@ from dataclasses import dataclass
 
 from shardmerge.proto import errors
 from shardmerge.proto.errors import ErrorSpec, ShardmergeError
-from shardmerge.worker.core.mysql.cancellable_session import close_quietly
-from shardmerge.worker.core.mysql.connection import (
-    ServerInfo,
-    Session,
-    Side,
-    coded_errors,
-    rows,
-    server_info,
-    text_of,
-)
+from shardmerge.worker.core.mysql.connection import ServerInfo, Session, rows, server_info, text_of
 from shardmerge.worker.core.mysql.create_table import UnreadableCreateTable
 from shardmerge.worker.core.mysql.endpoint import Endpoint
 from shardmerge.worker.core.mysql.foreign_keys import cascading_keys
@@ -40,7 +31,7 @@ from shardmerge.worker.datasource.plan.read_plan import (
 )
 from shardmerge.worker.datasource.plan.where import condition_of
 from shardmerge.worker.rules.rules import check_partitions
-from shardmerge.worker.snapshot.source.chunk_source import open_source
+from shardmerge.worker.snapshot.source.chunk_source import source_session
 from shardmerge.worker.snapshot.source.watermarks import low_watermark
 from shardmerge.worker.snapshot.table_planner import is_versioned
 
@@ -83,20 +74,16 @@ def plan_read(options: ReadOptions) -> ReadPlan:
 
 def _of_source(source: ReadSource, options: ReadOptions) -> _Found:
     endpoint = source.connection()
-    session = open_source(endpoint, source.source)
-    try:
-        with coded_errors(endpoint, Side.SOURCE, source.source):
-            info = server_info(session)
-            check_server(session, source.source)
-            tables, position = tables_at(session, info, source, options)
-            check_cascades(session, source.source, tables)
-        plans = tuple(plan_table(number, table, source) for number, table in enumerate(tables))
-        if source.fixed is None:
-            return _Found(source, FixedPosition(position, _made(source.source, endpoint, position)), plans)
-        _check_fixed(source.source, endpoint, source.fixed, position)
-        return _Found(source, source.fixed, plans)
-    finally:
-        close_quietly(session)
+    with source_session(endpoint, source.source) as session:
+        info = server_info(session)
+        check_server(session, source.source)
+        tables, position = tables_at(session, info, source, options)
+        check_cascades(session, source.source, tables)
+    plans = tuple(plan_table(number, table, source) for number, table in enumerate(tables))
+    if source.fixed is None:
+        return _Found(source, FixedPosition(position, _made(source.source, endpoint, position)), plans)
+    _check_fixed(source.source, endpoint, source.fixed, position)
+    return _Found(source, source.fixed, plans)
 
 
 def _check_fixed(source: str, endpoint: Endpoint, fixed: FixedPosition, now: SourcePosition) -> None:

@@ -119,7 +119,7 @@ class TablePlanner:
             f"b.{quote_name(column.name)} = {read.get(column.name, f'a.{quote_name(column.name)}')}"
             for column in self._columns
         )
-        table = _full_name(self._table)
+        table = self._table.quoted
         [(count,)] = ask(
             self._session,
             f"SELECT COUNT(*) FROM {table} AS a WHERE ({doubtful}) AND NOT EXISTS "
@@ -149,7 +149,7 @@ class TablePlanner:
         if len(self._table.key) != 1 or self._columns[0].kind is not ValueKind.INTEGER:
             return None
         name = self._names[0].decode()
-        [(minimum, maximum)] = ask(self._session, f"SELECT MIN({name}), MAX({name}) FROM {_full_name(self._table)}")
+        [(minimum, maximum)] = ask(self._session, f"SELECT MIN({name}), MAX({name}) FROM {self._table.quoted}")
         if minimum is None or maximum is None:
             return None
         first, final = int(minimum), int(maximum)
@@ -167,7 +167,7 @@ class TablePlanner:
         order = b", ".join(self._names)
         head = b"SELECT %s FROM %s FORCE INDEX (%s)" % (
             select_list(columns).encode(),
-            _full_name(self._table).encode(),
+            self._table.quoted.encode(),
             quote_name(self._table.key_name).encode(),
         )
         while True:
@@ -196,7 +196,7 @@ class TablePlanner:
         """The optimizer's estimate of the rows in a range: two dives into the index, however large the range."""
         # MySQL 9 explains as a tree by default, and with FORCE INDEX it makes no index dive.
         statement = b"EXPLAIN FORMAT=TRADITIONAL SELECT 1 FROM %s USE INDEX (%s)%s" % (
-            _full_name(self._table).encode(),
+            self._table.quoted.encode(),
             quote_name(self._table.key_name).encode(),
             columns_in_range(self._columns, lower, upper),
         )
@@ -204,10 +204,6 @@ class TablePlanner:
             cursor.execute(statement.decode("utf-8", "surrogateescape"))
             [found] = cursor.fetchall()
         return int(text_of(found["rows"]) or 0)
-
-
-def _full_name(table: Table) -> str:
-    return f"{quote_name(table.schema)}.{quote_name(table.name)}"
 
 
 def _query(session: Session, statement: bytes) -> Sequence[tuple[bytes, ...]]:

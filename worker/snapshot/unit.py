@@ -13,17 +13,8 @@ from shardmerge.proto.config import defaults
 from shardmerge.proto.errors import ShardmergeError
 from shardmerge.proto.log import get_logger
 from shardmerge.worker.core.cascades import CascadeKeys
-from shardmerge.worker.core.mysql.cancellable_session import (
-    cancellable,
-    cancellable_session,
-)
-from shardmerge.worker.core.mysql.connection import (
-    Session,
-    Side,
-    coded_errors,
-    current_position,
-    server_info,
-)
+from shardmerge.worker.core.mysql.cancellable_session import cancellable, cancellable_session
+from shardmerge.worker.core.mysql.connection import Session, Side, coded_errors, current_position, server_info
 from shardmerge.worker.core.mysql.information_schema import read_tables
 from shardmerge.worker.core.position import RelayOffset, SourcePosition
 from shardmerge.worker.core.stop_signal import StopSignal

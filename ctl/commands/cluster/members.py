@@ -1,12 +1,14 @@
-"""`dmctl operate-leader`, `offline-member`: which master leads, and which dead members are forgotten."""
+"""`dmctl list-member`, `operate-leader`, `offline-member`: the masters and workers, which master leads, and which dead
+members are forgotten."""
 
 from __future__ import annotations
 
 import click
 
-from shardmerge.ctl import as_json
+from shardmerge.ctl import as_json, render
 from shardmerge.ctl.options import shared
 from shardmerge.ctl.session import Session
+from shardmerge.ctl.settings import split_sources
 from shardmerge.proto import master_pb2 as pb
 
 
@@ -61,3 +63,24 @@ def offline_member(name: str, *, master: bool, is_worker: bool) -> int:
     request = pb.OfflineMemberRequest(type="master" if master else "worker", name=name)
     answer = session.call("offline-member", lambda stub: stub.OfflineMember, request)
     return _print_message(session, answer.msg)
+
+
+@click.command("list-member")
+@click.option("-l", "--leader", is_flag=True, help="only the leader")
+@click.option("-m", "--master", is_flag=True, help="only masters")
+@click.option("-w", "--worker", is_flag=True, help="only workers")
+@click.option("-n", "--name", "names", multiple=True, metavar="NAME[,…]", help="only members of these names")
+@shared(by_source=False)
+def list_member(names: tuple[str, ...], *, leader: bool, master: bool, worker: bool) -> int:
+    """Show masters and workers; without a flag: all of them.
+
+    \b
+    Example:
+        dmctl list-member --worker
+    """
+    session = Session.current()
+    if not (leader or master or worker):
+        leader = master = worker = True
+    request = pb.ListMemberRequest(leader=leader, master=master, worker=worker, names=split_sources(names))
+    answer = session.call("list-member", lambda stub: stub.ListMember, request)
+    return session.show("list-member", answer, lambda: render.tables.list_member(answer))

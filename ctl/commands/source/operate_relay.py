@@ -1,4 +1,4 @@
-"""`dmctl start-relay`, `stop-relay`, `pause-relay`, `resume-relay`: control the relay log of a source."""
+"""`dmctl start-relay`, `stop-relay`, `pause-relay`, `resume-relay`, `purge-relay`: a source's relay log."""
 
 from __future__ import annotations
 
@@ -76,3 +76,26 @@ def _operate(command: str, op: pb.OperateRelayRequest.Op) -> int:
     request = pb.OperateRelayRequest(op=op, sources=sources)
     answer = session.call(command, lambda master: master.OperateRelay, request)
     return session.show(command, answer, lambda: render.tables.operate_relay(answer))
+
+
+@click.command("purge-relay")
+@click.option("-f", "--filename", default="", metavar="BINLOG-FILE", help="remove everything before this binlog file")
+@click.option("--sub-dir", default="", metavar="ID", help="only if this is the relay log: relaySubDir in query-status")
+@shared()
+def purge_relay(filename: str, sub_dir: str) -> int:
+    """Remove the relay log of the sources of -s up to a binlog file, such as mysql-bin.000006.
+
+    Files that a task still needs are kept, and the answer shows why.
+
+    \b
+    Example:
+        dmctl purge-relay -s mysql-01 --filename mysql-bin.000006
+    """
+    session = Session.current()
+    if not session.settings.sources:
+        raise click.UsageError("purge-relay needs at least one source: -s")
+    if not filename:
+        raise click.UsageError("purge-relay needs a binlog file: --filename")
+    request = pb.PurgeRelayRequest(sources=session.settings.sources, filename=filename, sub_dir=sub_dir)
+    answer = session.call("purge-relay", lambda master: master.PurgeRelay, request)
+    return session.show("purge-relay", answer, lambda: render.tables.purge_relay(answer))

@@ -160,19 +160,19 @@ def _uses(answer: pb.DiagnoseResponse, *, most: int) -> RenderableType:
     if len(uses) > most:
         uses.sort(key=lambda use: -use.lag_seconds if use.HasField("lag_seconds") else -math.inf)
     for use in uses[:most]:
-        made.add_row(
-            style.cell(use.source, "bold"),
-            style.cell(use.worker or "–"),
+        made.add(
+            use.source,
+            use.worker or "–",
             style.stage(stage_word(use.stage)),
-            style.cell(unit_word(use.unit) if use.unit else "–"),
-            style.cell(format.duration(use.lag_seconds) if use.HasField("lag_seconds") else "–"),
-            style.cell(format.rate(use.changes_per_second)),
-            style.cell(_milliseconds(use.commit_ms) if use.HasField("commit_ms") else "–"),
-            style.cell(_milliseconds(use.round_trip_ms) if use.HasField("round_trip_ms") else "–"),
+            unit_word(use.unit) if use.unit else "–",
+            format.duration(use.lag_seconds) if use.HasField("lag_seconds") else "–",
+            format.rate(use.changes_per_second),
+            _milliseconds(use.commit_ms) if use.HasField("commit_ms") else "–",
+            _milliseconds(use.round_trip_ms) if use.HasField("round_trip_ms") else "–",
             _shares(use),
         )
     if len(answer.uses) > most:
-        made.add_row(style.cell(f"and {len(answer.uses) - most} more: --all", "dim"))
+        made.add(style.cell(f"and {len(answer.uses) - most} more: --all", "dim"))
     return made
 
 

@@ -177,18 +177,18 @@ def table(found: Sequence[TaskRow], most: int | None = None) -> RenderableType:
     made = style.table("task", "stage", "sources", "lag", "rows/s", "backlog", "left", "main cause", right=right)
     shown = found if most is None or len(found) <= most else found[: max(1, most - 1)]
     for row in shown:
-        made.add_row(
-            style.cell(row.task, "bold"),
+        made.add(
+            row.task,
             style.stage(row.stage, failed=row.failed),
-            style.cell(str(row.sources)),
+            str(row.sources),
             _lag_cell(row),
             style.cell(format.rate(row.rate), "" if row.rate else "dim"),
             style.cell(format.size(row.bytes_behind) if row.bytes_behind else "–", "" if row.bytes_behind else "dim"),
             _left_cell(row),
-            style.cell(f"{row.cause} ({row.worst})" if row.worst else row.cause),
+            f"{row.cause} ({row.worst})" if row.worst else row.cause,
         )
     if len(shown) < len(found):
-        made.add_row(style.cell(f"and {len(found) - len(shown)} more", "dim"))
+        made.add(style.cell(f"and {len(found) - len(shown)} more", "dim"))
     return made
 
 

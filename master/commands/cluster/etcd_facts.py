@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+import time
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator
 
+import grpc
+
 from shardmerge.proto import diagnostics_pb2 as pb
-from shardmerge.proto import etcd_keys
+from shardmerge.proto import errors, etcd_keys
 from shardmerge.proto.errors import ShardmergeError
 from shardmerge.proto.etcd import Etcd, Record
-from shardmerge.proto.etcd.status import EndpointFailed, EndpointStatus, EtcdMember, endpoint_states, members
+from shardmerge.proto.etcd.api import rpc
+from shardmerge.proto.etcd.connection import Connection
 from shardmerge.proto.rpc.coded_errors import error_to_proto
 
 _SECONDS = 3.0
+_ALARMS = {1: "NOSPACE", 2: "CORRUPT"}
 _HISTORY = (etcd_keys.HISTORY_ENTRIES, etcd_keys.HISTORY_SAMPLES)
 
 
 def etcd_facts(etcd: Etcd) -> pb.EtcdDiagnostics:
     """What can be read; the errors of the rest are in the answer."""
-    states = endpoint_states(etcd, _SECONDS)
-    facts = pb.EtcdDiagnostics(endpoints=map(_endpoint, states))
-    if all(isinstance(state, EndpointFailed) for state in states):
+    facts = pb.EtcdDiagnostics(endpoints=map(_endpoint, etcd.connections))
+    if all(endpoint.HasField("error") for endpoint in facts.endpoints):
         return facts
     try:
         snapshot = etcd.get_prefix(etcd_keys.PREFIX)
@@ -30,7 +35,7 @@ def etcd_facts(etcd: Etcd) -> pb.EtcdDiagnostics:
     except ShardmergeError as error:
         facts.errors.append(error_to_proto(error))
     try:
-        facts.members.extend(map(_member, members(etcd, _SECONDS)))
+        facts.members.extend(_members(etcd))
     except ShardmergeError as error:
         facts.errors.append(error_to_proto(error))
     return facts
@@ -56,28 +61,46 @@ def folder_of_keys(prefix: str, keys: Collection[str]) -> pb.EtcdFolder:
     return pb.EtcdFolder(prefix=prefix, records=len(keys), key_bytes=sum(len(key.encode()) for key in keys))
 
 
-def _endpoint(status: EndpointStatus | EndpointFailed) -> pb.EtcdEndpoint:
-    match status:
-        case EndpointFailed():
-            return pb.EtcdEndpoint(endpoint=status.endpoint, error=error_to_proto(status.error))
-        case EndpointStatus():
-            return pb.EtcdEndpoint(
-                endpoint=status.endpoint,
-                version=status.version,
-                db_bytes=status.db_bytes,
-                member=status.member,
-                leader=status.leader,
-                raft_index=status.raft_index,
-                raft_term=status.raft_term,
-                seconds=status.seconds,
-            )
-
-
-def _member(member: EtcdMember) -> pb.EtcdMember:
-    return pb.EtcdMember(
-        id=member.id,
-        name=member.name,
-        peer_urls=member.peer_urls,
-        client_urls=member.client_urls,
-        alarms=member.alarms,
+def _endpoint(connection: Connection) -> pb.EtcdEndpoint:
+    """What an endpoint reports of itself; of one that does not answer the error."""
+    began = time.monotonic()
+    try:
+        found = connection.maintenance.Status(rpc.StatusRequest(), timeout=_SECONDS)
+    except (grpc.RpcError, ValueError) as error:  # ValueError: the channel was closed
+        reason = error.details() if isinstance(error, grpc.Call) else str(error)
+        failure = errors.master.ETCD_UNAVAILABLE(endpoints=connection.endpoint, reason=reason)
+        return pb.EtcdEndpoint(endpoint=connection.endpoint, error=error_to_proto(failure))
+    return pb.EtcdEndpoint(
+        endpoint=connection.endpoint,
+        version=found.version,
+        db_bytes=found.dbSize,
+        member=_id(found.header.member_id),
+        leader=_id(found.leader) if found.leader else "",
+        raft_index=found.raftIndex,
+        raft_term=found.raftTerm,
+        seconds=time.monotonic() - began,
     )
+
+
+def _members(etcd: Etcd) -> Iterator[pb.EtcdMember]:
+    """The members of etcd's cluster, with the alarms that are raised. Raises ETCD_UNAVAILABLE, ETCD_REFUSED."""
+    listed = etcd.ask(
+        lambda connection, left: connection.cluster.MemberList(rpc.MemberListRequest(), timeout=left), _SECONDS
+    )
+    raised = etcd.ask(
+        lambda connection, left: connection.maintenance.Alarm(
+            rpc.AlarmRequest(action=rpc.AlarmRequest.GET), timeout=left
+        ),
+        _SECONDS,
+    )
+    alarms: defaultdict[int, list[str]] = defaultdict(list)
+    for one in raised.alarms:
+        alarms[one.memberID].append(_ALARMS.get(one.alarm, f"alarm {one.alarm}"))
+    for one in listed.members:
+        yield pb.EtcdMember(
+            id=_id(one.ID), name=one.name, peer_urls=one.peerURLs, client_urls=one.clientURLs, alarms=alarms[one.ID]
+        )
+
+
+def _id(number: int) -> str:
+    return f"{number:x}"

@@ -94,9 +94,7 @@ class RelayCommands:
         try:
             if source not in state.sources:
                 raise errors.master.SOURCE_UNKNOWN(source=source)
-            holder = state.worker_of(source)
-            if holder is None:
-                raise errors.master.SOURCE_UNBOUND(source=source)
+            holder = state.holder_of(source)
             purge_request = worker.WorkerPurgeRelayRequest(
                 source=source, filename=request.filename, sub_dir=request.sub_dir
             )

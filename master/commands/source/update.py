@@ -107,7 +107,7 @@ class SourceUpdateCommand:
             return pb.SourceResult(result=True, msg=_UNCHANGED, source=source, worker=state.bound_name(source))
         asks = asks_the_source(changes, after)
         if asks and _can_be_checked(source, state):
-            check_answer(self.workers.check_source(_checker(source, state), after, self.check_seconds), source)
+            check_answer(self.workers.check_source(state.holder_or_any(source), after, self.check_seconds), source)
         switch = self._switch(after, state) if moves_away(changes) and state.tasks_of(source) else None
         proof = switch.proof if switch is not None else ""
         if dry_run:
@@ -145,9 +145,7 @@ class SourceUpdateCommand:
         locks = [lock for task in state.tasks_of(source) for lock in open_locks(task, state)]
         if locks:
             raise errors.master.SOURCE_SWITCH_LOCKED(source=source, locks=", ".join(locks))
-        holder = state.worker_of(source)
-        if holder is None:
-            raise errors.master.SOURCE_UNBOUND(source=source)
+        holder = state.holder_of(source)
         subtasks = [state.subtasks[task, source].value.config for task in state.tasks_of(source)]
         request = worker.CheckSwitchRequest(source=after, subtasks=subtasks)
         return self.workers.call(holder, lambda stub: stub.CheckSwitch, request, self.check_seconds)
@@ -177,16 +175,6 @@ def _can_be_checked(source: str, state: State) -> bool:
     """Whether a worker is alive that can check the source. Without one, the file of a source that has no tasks is
     stored unchecked, as by operate-source create."""
     return bool(state.workers) or bool(state.tasks_of(source))
-
-
-def _checker(source: str, state: State) -> state_pb.WorkerRecord:
-    """The worker that checks the new file: the one that holds the source, else any."""
-    holder = state.worker_of(source)
-    if holder is not None:
-        return holder
-    if not state.workers:
-        raise errors.master.NO_WORKER(source=source)
-    return state.workers[min(state.workers)].value
 
 
 def _check_same(source: str, before: State, now: State) -> None:

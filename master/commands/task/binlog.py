@@ -64,9 +64,7 @@ class BinlogCommand:
         if request.op in (_Op.OP_REPLACE, _Op.OP_INJECT) and not request.sqls.strip():
             raise errors.master.BAD_REQUEST(reason="binlog: with which statements?")
         state = self.store.read()
-        present = state.sources_of(request.task)
-        if not present:
-            raise errors.master.TASK_UNKNOWN(task=request.task)
+        present = state.known_sources(request.task)
         if request.op == _Op.OP_LIST:
             return self._listed(request, present, state)
         results = decided_for_each(self.store, lambda: self._each(request, kind, present, state))
@@ -150,9 +148,7 @@ class BinlogCommand:
 
     def _stopped_at(self, task: str, source: str, state: State) -> Place | None:
         """The position in the error that has paused the subtask; None: no error names one."""
-        worker = state.worker_of(source)
-        if worker is None:
-            raise errors.master.SOURCE_UNBOUND(source=source)
+        worker = state.holder_of(source)
         for subtask in self.workers.status(worker, task).subtasks:
             for error in subtask.result.errors:
                 found = parse_binlog_place(error.args.get("position", ""))
@@ -192,9 +188,7 @@ class BinlogCommand:
         return answer
 
     def _skipped(self, task: str, source: str, place: Place | None, state: State) -> worker_pb2.WorkerSkippedResponse:
-        worker = state.worker_of(source)
-        if worker is None:
-            raise errors.master.SOURCE_UNBOUND(source=source)
+        worker = state.holder_of(source)
         request = worker_pb2.WorkerSkippedRequest(subtask=state.subtasks[task, source].value.config)
         if place is not None:
             request.file, request.pos = place.file, place.pos

@@ -25,9 +25,7 @@ class SchemaCommand:
         """The answer of each source; each succeeds or fails by itself. Raises BAD_REQUEST, TASK_UNKNOWN."""
         check(request)
         state = self.store.read()
-        present = state.sources_of(request.task)
-        if not present:
-            raise errors.master.TASK_UNKNOWN(task=request.task)
+        present = state.known_sources(request.task)
         wanted = tuple(dict.fromkeys(request.sources)) or present
         answers = self.workers.for_each(wanted, lambda source: self._one(source, request, state))
         bad = next((one.msg for one in answers if not one.result), "")
@@ -38,9 +36,7 @@ class SchemaCommand:
         try:
             if (request.task, source) not in state.subtasks:
                 raise errors.master.SUBTASK_UNKNOWN(task=request.task, source=source)
-            holder = state.worker_of(source)
-            if holder is None:
-                raise errors.master.SOURCE_UNBOUND(source=source)
+            holder = state.holder_of(source)
             worker_request = worker_pb2.WorkerSchemaRequest(
                 op=request.op,
                 task=request.task,

@@ -33,18 +33,12 @@ class CompareService(compare_pb2_grpc.CompareServicer):
     def Compare(self, request: pb.CompareRequest, context: grpc.ServicerContext) -> Iterator[pb.CompareFrame]:
         """Raises TASK_UNKNOWN, SUBTASK_UNKNOWN, INTERRUPTED; the last frame of a source holds its error."""
         known = self._store.read()
-        present = known.sources_of(request.task)
-        if not present:
-            raise errors.master.TASK_UNKNOWN(task=request.task)
-        wanted = tuple(dict.fromkeys(request.sources)) or tuple(present)
-        for source in wanted:
-            if source not in present:
-                raise errors.master.SUBTASK_UNKNOWN(task=request.task, source=source)
+        wanted = known.selected_sources(request.task, request.sources)
         frames: queue.Queue[pb.CompareFrame] = queue.Queue(_MAX_QUEUED)
         over = threading.Event()
         part_request = pb.CompareRequest()
         part_request.CopyFrom(request)
-        part_request.task_sources[:] = present
+        part_request.task_sources[:] = known.sources_of(request.task)
         parts = [_Part(source, known.worker_of(source), part_request, frames, over) for source in wanted]
         if not context.add_callback(over.set):
             return

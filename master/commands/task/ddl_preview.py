@@ -48,12 +48,8 @@ class PreviewCommand:
 def pick_worker(request: pb.PreviewDDLRequest, state: State) -> tuple[state_pb2.WorkerRecord, config.SubTaskConfig]:
     """The worker that answers: any of the task's, as everything is recorded at the target. Pure. Raises what
     :meth:`PreviewCommand.preview` does."""
+    state.selected_sources(request.task, request.sources)
     sources = state.sources_of(request.task)
-    if not sources:
-        raise errors.master.TASK_UNKNOWN(task=request.task)
-    for source in request.sources:
-        if source not in sources:
-            raise errors.master.SUBTASK_UNKNOWN(task=request.task, source=source)
     for source in sources:
         worker = state.worker_of(source)
         if worker is not None:

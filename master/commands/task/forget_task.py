@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from shardmerge.master.commands.task.rules import pick_worker
 from shardmerge.master.state import State
 from shardmerge.master.store import Store
 from shardmerge.master.workers.client import FORGET_SECONDS, Workers
@@ -72,7 +71,7 @@ class ForgetCommand:
         for subtask in _subtasks(request, state):
             asked = worker_pb2.WorkerForgetTaskRequest(subtask=subtask, only_mixed=True)
             try:
-                worker = pick_worker(subtask.source_id, state)
+                worker = state.holder_or_any(subtask.source_id)
                 answer = self.workers.call(worker, lambda stub: stub.ForgetTask, asked, _LOOK_SECONDS)
             except ShardmergeError as why:
                 get_logger().warning("cannot look whose rows are at the target", task=subtask.task, error=str(why))
@@ -82,7 +81,7 @@ class ForgetCommand:
         return error
 
     def _ask(self, state: State, subtask: config.SubTaskConfig, epoch: int) -> worker_pb2.WorkerForgetTaskResponse:
-        worker = pick_worker(subtask.source_id, state)
+        worker = state.holder_or_any(subtask.source_id)
         asked = worker_pb2.WorkerForgetTaskRequest(subtask=subtask, epoch=epoch)
         return self.workers.call(worker, lambda stub: stub.ForgetTask, asked, FORGET_SECONDS)
 

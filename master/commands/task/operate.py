@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from shardmerge.master.commands.task.forget_task import ForgetCommand, to_add
-from shardmerge.master.commands.task.rules import pick_worker
 from shardmerge.master.precheck.precheck import Checks, check_subtasks
 from shardmerge.master.state import State
 from shardmerge.master.store import Store, merged_task
@@ -201,7 +200,7 @@ class TaskCommands:
     def _lacking_indexes(self, subtask: config.SubTaskConfig) -> Iterator[str]:
         """Which indexes of existing tables a stopped task leaves out, until it is started again."""
         try:
-            worker = pick_worker(subtask.source_id, self.store.read())
+            worker = self.store.read().holder_or_any(subtask.source_id)
             request = worker_pb2.WorkerForgetTaskRequest(subtask=subtask)
             found = list(to_add(self.workers.call(worker, lambda stub: stub.ForgetTask, request, _DESCRIBE_SECONDS)))
         except ShardmergeError as error:
@@ -235,9 +234,7 @@ def _pairs(request: pb.OperateTaskRequest, state: State) -> tuple[list[tuple[str
         unknown = [source for source in wanted if source not in state.sources]
         pairs = [(task, source) for source in wanted for task in state.tasks_of(source)]
         return pairs, [failed(one, "", errors.master.SOURCE_UNKNOWN(source=one)) for one in unknown]
-    present = state.sources_of(request.name)
-    if not present:
-        raise errors.master.TASK_UNKNOWN(task=request.name)
+    present = state.known_sources(request.name)
     missing = [source for source in wanted if source not in present]
     return (
         [(request.name, source) for source in present if not wanted or source in wanted],

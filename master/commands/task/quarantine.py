@@ -30,13 +30,7 @@ class QuarantineCommand:
         if request.op == worker_pb2.QUARANTINE_OP_UNSPECIFIED:
             raise errors.master.BAD_REQUEST(reason="quarantine: which operation?")
         state = self.store.read()
-        present = state.sources_of(request.task)
-        if not present:
-            raise errors.master.TASK_UNKNOWN(task=request.task)
-        for source in request.sources:
-            if source not in present:
-                raise errors.master.SUBTASK_UNKNOWN(task=request.task, source=source)
-        wanted = [source for source in present if not request.sources or source in request.sources]
+        wanted = state.selected_sources(request.task, request.sources)
         answer = pb.QuarantineResponse()
         for result, found in self.workers.for_each(wanted, lambda source: self._one(source, request, state)):
             answer.sources.append(result)
@@ -52,9 +46,7 @@ class QuarantineCommand:
         self, source: str, request: pb.QuarantineRequest, state: State
     ) -> tuple[pb.SourceResult, worker_pb2.WorkerQuarantineResponse]:
         try:
-            worker = state.worker_of(source)
-            if worker is None:
-                raise errors.master.SOURCE_UNBOUND(source=source)
+            worker = state.holder_of(source)
             worker_request = worker_pb2.WorkerQuarantineRequest(
                 subtask=state.subtasks[request.task, source].value.config,
                 op=request.op,

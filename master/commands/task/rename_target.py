@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from google.protobuf import json_format
 
-from shardmerge.master.commands.task.rules import pick_worker
 from shardmerge.master.commands.task.update import (
     UpdateCommand,
     Wanted,
@@ -89,7 +88,7 @@ class RenameCommand:
         return answer
 
     def _ask(self, wanted: Wanted, state: State, epoch: int) -> worker_pb2.WorkerRenameTargetResponse:
-        worker = pick_worker(wanted.subtasks[0].source_id, state)
+        worker = state.holder_or_any(wanted.subtasks[0].source_id)
         request = worker_pb2.WorkerRenameTargetRequest(subtasks=wanted.subtasks, epoch=epoch)
         return self.workers.call(worker, lambda stub: stub.RenameTarget, request, FORGET_SECONDS)
 
@@ -97,7 +96,7 @@ class RenameCommand:
         """Check that the workers of all sources know this command: their next runs have to. Raises their errors."""
 
         def ask(subtask: config.SubTaskConfig) -> None:
-            worker = pick_worker(subtask.source_id, state)
+            worker = state.holder_or_any(subtask.source_id)
             request = worker_pb2.WorkerRenameTargetRequest(subtasks=[subtask])
             try:
                 self.workers.call(worker, lambda stub: stub.RenameTarget, request, FORGET_SECONDS)

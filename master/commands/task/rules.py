@@ -13,7 +13,7 @@ from shardmerge.master.state import State
 from shardmerge.master.store import Store
 from shardmerge.master.workers.client import Workers
 from shardmerge.proto import config_pb2 as config
-from shardmerge.proto import errors, state_pb2, worker_pb2
+from shardmerge.proto import errors, worker_pb2
 from shardmerge.proto import master_pb2 as pb
 from shardmerge.proto.config.task.task_file import parse_task
 from shardmerge.proto.errors import ShardmergeError
@@ -93,7 +93,7 @@ class RulesCommand:
         try:
             if source not in state.sources:
                 raise errors.master.SOURCE_UNKNOWN(source=source)
-            worker = pick_worker(source, state)
+            worker = state.holder_or_any(source)
             part.worker = worker.name
             asked = worker_pb2.WorkerExplainRulesRequest(
                 source=state.sources[source].value.config, subtask=subtask, tables=request.tables
@@ -119,21 +119,6 @@ def wanted_subtasks(request: pb.ExplainRulesRequest, state: State) -> tuple[conf
                 raise errors.master.SOURCE_NOT_IN_TASK(task=file.name, source=source)
         subtasks = file.to_subtasks()
     else:
-        present = state.sources_of(request.task)
-        if not present:
-            raise errors.master.TASK_UNKNOWN(task=request.task)
-        for source in request.sources:
-            if source not in present:
-                raise errors.master.SUBTASK_UNKNOWN(task=request.task, source=source)
-        subtasks = tuple(state.subtasks[request.task, source].value.config for source in present)
+        selected = state.selected_sources(request.task, request.sources)
+        return tuple(state.subtasks[request.task, source].value.config for source in selected)
     return tuple(one for one in subtasks if not request.sources or one.source_id in request.sources)
-
-
-def pick_worker(source: str, state: State) -> state_pb2.WorkerRecord:
-    """The worker that holds the source, or any: it changes nothing. Pure. Raises NO_WORKER."""
-    holder = state.worker_of(source)
-    if holder is not None:
-        return holder
-    if not state.workers:
-        raise errors.master.NO_WORKER(source=source)
-    return state.workers[min(state.workers)].value

@@ -61,9 +61,7 @@ class StatusCommand:
                 raise errors.master.SUBTASK_UNKNOWN(task=task, source=source)
             if source not in state.enabled():
                 raise errors.master.SOURCE_DISABLED(source=source)
-            holder = state.worker_of(source)
-            if holder is None:
-                raise errors.master.SOURCE_UNBOUND(source=source)
+            holder = state.holder_of(source)
             answer, clock = status_and_clock(self.workers, holder, task)
         except ShardmergeError as error:
             return pb.SourceSubTasks(result=False, msg=str(error), source_status=about, error=error_to_proto(error))

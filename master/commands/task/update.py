@@ -173,9 +173,7 @@ class Wanted:
 
 def select(file: TaskFile, state: State) -> Wanted:
     """The subtasks to update. Pure. Raises TASK_UNKNOWN, UPDATE_SOURCES, UPDATE_FULL."""
-    present = state.sources_of(file.name)
-    if not present:
-        raise errors.master.TASK_UNKNOWN(task=file.name)
+    present = state.known_sources(file.name)
     gone = [source for source in present if source not in file.source_ids]
     if gone:
         raise errors.master.UPDATE_SOURCES(task=file.name, sources=", ".join(gone))
@@ -247,12 +245,9 @@ class UpdateCommand:
             source = subtask.source_id
             part = pb.SourceUpdate(result=True, source=source, worker=state.bound_name(source))
             part.settings.extend(settings[source])
-            holder = state.worker_of(source)
             try:
-                if holder is None:
-                    raise errors.master.SOURCE_UNBOUND(source=source)
                 seen = self.workers.preview_update(
-                    holder, state.sources[source].value.config, subtask, self.check_seconds
+                    state.holder_of(source), state.sources[source].value.config, subtask, self.check_seconds
                 )
                 part.tables.extend(seen.tables)
                 refused = [table for table in seen.tables if table.kind == TableChange.REMAPS]

@@ -32,13 +32,7 @@ class WhyCommand:
     def diagnose(self, request: pb.DiagnoseRequest) -> pb.DiagnoseResponse:
         """Raises TASK_UNKNOWN, SUBTASK_UNKNOWN; a source that cannot be asked is a finding, and its result is false."""
         began, state = time.monotonic(), self.store.read()
-        present = state.sources_of(request.task)
-        if not present:
-            raise errors.master.TASK_UNKNOWN(task=request.task)
-        for source in request.sources:
-            if source not in present:
-                raise errors.master.SUBTASK_UNKNOWN(task=request.task, source=source)
-        wanted = [source for source in present if not request.sources or source in request.sources]
+        wanted = state.selected_sources(request.task, request.sources)
         seconds = min(request.seconds, _LONGEST_SECONDS)
         views = self.workers.for_each(wanted, lambda source: self._view(request.task, source, seconds, state))
         locks = self.locks.show(pb.ShowDDLLocksRequest(task=request.task, sources=request.sources)).locks
@@ -57,15 +51,13 @@ class WhyCommand:
     def _view(self, task: str, source: str, seconds: float, state: State) -> SourceView:
         record = state.subtasks[task, source].value
         known = state.sources.get(source)
-        holder = state.worker_of(source)
         is_disabled = source not in state.enabled()
         answer: worker_pb2.WorkerDiagnoseResponse | None = None
         failure: common_pb2.ErrorDetail | None = None
         try:
             if is_disabled:
                 raise errors.master.SOURCE_DISABLED(source=source)
-            if holder is None:
-                raise errors.master.SOURCE_UNBOUND(source=source)
+            holder = state.holder_of(source)
             request = worker_pb2.WorkerDiagnoseRequest(task=task, source=source, seconds=seconds)
             answer = self.workers.call(holder, lambda stub: stub.Diagnose, request, seconds + _MORE_SECONDS)
         except ShardmergeError as error:
@@ -79,7 +71,7 @@ class WhyCommand:
             record.config,
             is_paused=record.expected == common_pb2.STAGE_PAUSED,
             is_disabled=is_disabled,
-            is_bound=holder is not None,
+            is_bound=state.worker_of(source) is not None,
             relay_paused=known is not None and known.value.relay_paused,
         )
 
@@ -99,9 +91,7 @@ class WhyCommand:
         try:
             if source not in state.enabled():
                 raise errors.master.SOURCE_DISABLED(source=source)
-            holder = state.worker_of(source)
-            if holder is None:
-                raise errors.master.SOURCE_UNBOUND(source=source)
+            holder = state.holder_of(source)
             answer = self.workers.overview(holder)
         except ShardmergeError as error:
             detail = error_to_proto(error)

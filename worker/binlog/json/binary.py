@@ -15,14 +15,7 @@ import struct
 
 import cython
 
-from shardmerge.worker.binlog.json.scalars import (
-    NEWDECIMAL,
-    VAR_STRING,
-    BadJson,
-    base64_text,
-    double_text,
-    opaque_text,
-)
+from shardmerge.worker.binlog.json.scalars import NEWDECIMAL, VAR_STRING, BadJson, base64_text, double_text, opaque_text
 
 if not cython.compiled:
     from shardmerge.worker.binlog.little_endian import little

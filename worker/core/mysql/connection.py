@@ -20,12 +20,7 @@ from shardmerge.worker.core.mysql.endpoint import PLAIN, Endpoint, Peer, Side
 from shardmerge.worker.core.mysql.guarded_connection import SHORT_ANSWER, Guard, GuardedConnection
 from shardmerge.worker.core.mysql.login import CACHING, PublicKeyLoginNeeded, Refused
 from shardmerge.worker.core.mysql.server_errors import ErrorKind, coded_errors, errno_of, kind_of, reason_of, to_coded
-from shardmerge.worker.core.mysql.target_dialect import (
-    TargetDialect,
-    parse_dialect,
-    parse_tidb_release,
-    parse_version,
-)
+from shardmerge.worker.core.mysql.target_dialect import TargetDialect, parse_dialect, parse_tidb_release, parse_version
 from shardmerge.worker.core.mysql.tls import context_of
 from shardmerge.worker.core.position import SourcePosition
 
@@ -103,8 +98,6 @@ class ServerInfo:
     server_id: int
     server_uuid: str  # "" on MariaDB, which has none
     log_bin: bool
-    lower_case_table_names: int
-    max_allowed_packet: int  # bytes
     host: str  # the server's own name of its machine, independent of the address that the worker uses
     port: int  # the server's own port
     dialect: TargetDialect
@@ -220,7 +213,7 @@ def _log_in(endpoint: Endpoint, side: Side, name: str, options: dict[str, Any]) 
     the password.
     """
     try:
-        return _open_coded(endpoint, side, name, options, encrypts=True)
+        return _open_coded(endpoint, side, name, options)
     except PublicKeyLoginNeeded:
         pass
     failure: pymysql.MySQLError | None = None
@@ -229,7 +222,7 @@ def _log_in(endpoint: Endpoint, side: Side, name: str, options: dict[str, Any]) 
     except pymysql.MySQLError as error:
         failure = error  # an account that requires TLS fails too, but MySQL checks its password first
     try:
-        return _open_coded(endpoint, side, name, options, encrypts=True)
+        return _open_coded(endpoint, side, name, options)
     except PublicKeyLoginNeeded:
         pass
     if failure is not None and errno_of(failure) != _SECURE_TRANSPORT_REQUIRED:
@@ -242,10 +235,10 @@ def _log_in(endpoint: Endpoint, side: Side, name: str, options: dict[str, Any]) 
     raise _login_refused(endpoint, name, Refused(CACHING, reason)) from failure
 
 
-def _open_coded(endpoint: Endpoint, side: Side, name: str, options: dict[str, Any], *, encrypts: bool) -> Session:
-    """Raises :class:`PublicKeyLoginNeeded`, and what :func:`connect` raises."""
+def _open_coded(endpoint: Endpoint, side: Side, name: str, options: dict[str, Any]) -> Session:
+    """A login with TLS if the server offers it. Raises PublicKeyLoginNeeded, and what :func:`connect` raises."""
     try:
-        return _open(endpoint, name, options, encrypts=encrypts)
+        return _open(endpoint, name, options, encrypts=True)
     except pymysql.MySQLError as error:
         raise to_coded(error, endpoint, side, name) from error
 
@@ -470,10 +463,8 @@ def server_info(session: Session) -> ServerInfo:
     """Query the server's description of itself. Raises ``pymysql.MySQLError``."""
     # TiDB has no binlog, and no such variable.
     log_bin = "'OFF'" if is_tidb(session) else "@@GLOBAL.log_bin"
-    [(version, comment, server_id, log_bin, lower_case, packet, host, port)] = ask(
-        session,
-        f"SELECT VERSION(), @@version_comment, @@GLOBAL.server_id, {log_bin}, @@GLOBAL.lower_case_table_names, "
-        "@@GLOBAL.max_allowed_packet, @@hostname, @@port",
+    [(version, comment, server_id, log_bin, host, port)] = ask(
+        session, f"SELECT VERSION(), @@version_comment, @@GLOBAL.server_id, {log_bin}, @@hostname, @@port"
     )
     text = text_of(version)
     known: TargetDialect | None = vars(session).get(_DIALECT)
@@ -490,8 +481,6 @@ def server_info(session: Session) -> ServerInfo:
         server_id=int(server_id),
         server_uuid=uuid,
         log_bin=text_of(log_bin).upper() in ("1", "ON"),
-        lower_case_table_names=int(lower_case),
-        max_allowed_packet=int(packet),
         host=text_of(host),
         port=int(port),
         dialect=dialect,

@@ -51,11 +51,6 @@ class Taken:
     holder: Holder
 
 
-def unleased(server_id: int) -> ServerIdOf:
-    """This id without a lease: for use where no other relay can have it."""
-    return lambda _: server_id
-
-
 def derived(directory: Path) -> int:
     """An id that stays the same as long as this machine keeps its relay log there."""
     return _LOWEST | zlib.crc32(f"{socket.gethostname()}:{directory.resolve()}".encode())

@@ -42,14 +42,7 @@ from shardmerge.worker.relay.log.binlog_state import BinlogState
 from shardmerge.worker.relay.log.fast_scan import scan
 from shardmerge.worker.relay.log.index_records import Entry, EntryKind
 from shardmerge.worker.relay.log.prepared_groups import PreparedGroup
-from shardmerge.worker.relay.log.walk_state import (
-    NO_LIMIT,
-    GroupHead,
-    ScanLimits,
-    ScanResult,
-    WalkPhase,
-    WalkState,
-)
+from shardmerge.worker.relay.log.walk_state import NO_LIMIT, GroupHead, ScanLimits, ScanResult, WalkPhase, WalkState
 from shardmerge.worker.relay.log.xa_tracker import GroupMark, PrepareUnknown, XaTracker, xa_statement
 from shardmerge.worker.relay.model import Head, Statement
 

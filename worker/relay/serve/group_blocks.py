@@ -19,12 +19,7 @@ from shardmerge.proto import errors
 from shardmerge.proto.errors import ShardmergeError
 from shardmerge.worker.binlog import query_text
 from shardmerge.worker.binlog.event_kinds import GTIDS
-from shardmerge.worker.binlog.events import (
-    CHECKSUM_SIZE,
-    EventHeader,
-    EventType,
-    FormatDescription,
-)
+from shardmerge.worker.binlog.events import CHECKSUM_SIZE, EventHeader, EventType, FormatDescription
 from shardmerge.worker.binlog.transaction_payload import Payload, only_control, parse_payload
 from shardmerge.worker.binlog.xa_events import xid_of
 from shardmerge.worker.core.inflation import check_size

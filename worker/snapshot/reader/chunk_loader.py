@@ -49,11 +49,10 @@ _SHOWN_COLUMNS = 4
 class ChunkLoader:
     """One reader's connection to the target; it loads chunk after chunk. Close it, or use ``with``."""
 
-    def __init__(self, endpoint: Endpoint, store: SnapshotStore, statement_bytes: int = STATEMENT_BYTES) -> None:
+    def __init__(self, endpoint: Endpoint, store: SnapshotStore) -> None:
         self.endpoint = endpoint
         self.store = store
         self._session: Session | None = None
-        self._statement_bytes = statement_bytes
         self._packet = 0
 
     def session(self) -> Session:
@@ -75,7 +74,7 @@ class ChunkLoader:
     def transaction(self, plan: TablePlan, chunk: Chunk) -> ChunkTransaction:
         """A transaction for one chunk; enter it with ``with``."""
         session = self.session()
-        limit = min(self._statement_bytes, self._packet - _PACKET_MARGIN)
+        limit = min(STATEMENT_BYTES, self._packet - _PACKET_MARGIN)
         return ChunkTransaction(self, session, plan, chunk, limit, self._packet - _PACKET_MARGIN)
 
     def close(self) -> None:
@@ -107,7 +106,7 @@ class ChunkTransaction:
         self._plan, self._chunk = plan, chunk
         self._limit, self._packet = limit, packet
         columns = ",".join(quote_name(item.target_name) for item in plan.columns)
-        target = f"{quote_name(plan.target_schema)}.{quote_name(plan.target_table)}"
+        target = plan.target_name
         self._head = f"INSERT INTO {target} ({columns}) VALUES (".encode()
         self._rows: list[JoinedLiterals] = []
         self._size = len(self._head)

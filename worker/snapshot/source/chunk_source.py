@@ -71,7 +71,7 @@ def chunk_select(plan: TablePlan, chunk: Chunk, condition: bytes = b"") -> bytes
     the rows, b"" for all."""
     table = plan.table
     columns = select_written(plan.columns).encode()
-    name = f"{quote_name(table.schema)}.{quote_name(table.name)}".encode()
+    name = table.quoted.encode()
     where = columns_in_range(bound_columns(table), chunk.lower, chunk.upper)
     # A range is always read along the key: a full scan per chunk would read the table once per chunk.
     index = b" FORCE INDEX (%s)" % quote_name(table.key_name).encode() if where else b""
@@ -91,19 +91,27 @@ def open_source(endpoint: Endpoint, source_id: str) -> Session:
     return session
 
 
-class ChunkSource:
-    """One reader's connections to the source. Methods raise catalogue errors; then :meth:`close` it."""
+@contextmanager
+def source_session(endpoint: Endpoint, source_id: str) -> Generator[Session]:
+    """A session of :func:`open_source` for the block; server errors of the block are raised as coded errors."""
+    session = open_source(endpoint, source_id)
+    try:
+        with coded_errors(endpoint, Side.SOURCE, source_id):
+            yield session
+    finally:
+        close_quietly(session)
+
+
+class SourceConnection:
+    """A connection to the source, opened when it is needed. Methods raise catalogue errors; then :meth:`close` it."""
 
     def __init__(self, endpoint: Endpoint, source_id: str) -> None:
-        self._endpoint = endpoint
-        self._source_id = source_id
+        self._endpoint, self._source_id = endpoint, source_id
         self._session: Session | None = None
         self._info: ServerInfo | None = None
-        self._reports_position: bool | None = None
 
     def close(self) -> None:
         session, self._session = self._session, None
-        self._reports_position = None
         close_quietly(session)
 
     def opened(self) -> tuple[Session, ServerInfo]:
@@ -119,6 +127,18 @@ class ChunkSource:
 
     def _coded_errors(self) -> AbstractContextManager[None]:
         return coded_errors(self._endpoint, Side.SOURCE, self._source_id)
+
+
+class ChunkSource(SourceConnection):
+    """One reader's connections to the source."""
+
+    def __init__(self, endpoint: Endpoint, source_id: str) -> None:
+        super().__init__(endpoint, source_id)
+        self._reports_position: bool | None = None
+
+    def close(self) -> None:
+        self._reports_position = None
+        super().close()
 
     @property
     def reports_position(self) -> bool:
@@ -172,9 +192,8 @@ class ChunkSource:
         locker = self._connect()
         try:
             with self._coded_errors():
-                name = f"{quote_name(plan.table.schema)}.{quote_name(plan.table.name)}"
                 with locker.cursor() as cursor:
-                    cursor.execute(f"LOCK TABLES {name} READ")
+                    cursor.execute(f"LOCK TABLES {plan.table.quoted} READ")
                 if is_versioned(plan.table):
                     with session.cursor() as cursor:
                         cursor.execute("START TRANSACTION WITH CONSISTENT SNAPSHOT")

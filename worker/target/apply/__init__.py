@@ -7,5 +7,4 @@ target_session   the lane's connection to the target: sends statements, repeats 
 affected_rows    checks the row counts, classifies a refusal
 row_lookup       which keys have rows at the target
 row_bisect       finds the refused rows of a refused batch by bisection
-row_errors       which error numbers are about one row (pure)
 """

@@ -21,6 +21,7 @@ from shardmerge.worker.core.mysql.server_errors import reason_of
 from shardmerge.worker.core.position import SourcePosition
 from shardmerge.worker.core.row_change import JoinedLiterals
 from shardmerge.worker.core.table_plan import PartitionId, TablePlan
+from shardmerge.worker.target.apply.affected_rows import is_row_error
 from shardmerge.worker.target.apply.dml import (
     DeleteKeys,
     DeleteRow,
@@ -31,7 +32,6 @@ from shardmerge.worker.target.apply.dml import (
     unkeyed_statements,
     write_sql,
 )
-from shardmerge.worker.target.apply.row_errors import is_row_error
 from shardmerge.worker.target.apply.row_lookup import count_existing
 from shardmerge.worker.target.apply.upserts import resolve_upserts
 

@@ -59,7 +59,7 @@ class MergedTargets:
         """Check that the plan's target, which does not exist, may be created. ``target``: in no transaction. Raises
         MERGED_TABLE_MISSING, the rules' errors and ``pymysql.MySQLError``."""
         with self.members.reading(target) as members:
-            merged = [f"{shard.table.schema}.{shard.table.name}" for shard in self._merged(target, plan, members)]
+            merged = [shard.table.dotted for shard in self._merged(target, plan, members)]
         if merged:
             raise missing_error(plan, self.who.task, self.found, listed(sorted(set(merged)), _SHOWN_TABLES))
 
@@ -83,7 +83,7 @@ class MergedTargets:
         count = sum(copied.values())
         if Phase(text_of(phase)) is Phase.SNAPSHOT:
             if count:
-                names = (f"{plan.table.schema}.{plan.table.name}" for plan in plans if copied.get(plan.shard))
+                names = (plan.table.dotted for plan in plans if copied.get(plan.shard))
                 raise errors.replicate.MERGED_TABLE_EMPTY(
                     source=source,
                     task=task,

@@ -12,11 +12,10 @@ from dataclasses import replace
 from functools import lru_cache
 
 from shardmerge.worker.core.mysql.create_table import widened_type
-from shardmerge.worker.core.table import FIXED_BINARY, Column, ValueKind
+from shardmerge.worker.core.table import FIXED_BINARY, Column, ValueKind, type_scale, type_size
 from shardmerge.worker.core.table_plan import ColumnPlan, Computed, Constant, PartitionId
 
 _BASE = re.compile(r"[a-z]+")
-_SIZES = re.compile(r"\((\d+)(?:,(\d+))?\)")
 _INTEGER_BITS = {"tinyint": 8, "smallint": 16, "mediumint": 24, "int": 32, "bigint": 64}
 _TEXT_BYTES = {
     "tiny": 255,
@@ -98,14 +97,9 @@ def _holds_computed(source: Column, target: Column) -> bool:
         case (ValueKind.INTEGER, ValueKind.INTEGER):
             return True
         case (ValueKind.DECIMAL, ValueKind.DECIMAL):
-            return _scale(source.type_text) <= _scale(target.type_text)
+            return type_scale(source.type_text) <= type_scale(target.type_text)
         case _:
             return _holds(source, source.type_text, target)
-
-
-def _scale(type_text: str) -> int:
-    found = _SIZES.search(type_text)
-    return int(found.group(2) or 0) if found else 0
 
 
 def _holds(source: Column, needed: str, target: Column) -> bool:
@@ -122,11 +116,11 @@ def _holds(source: Column, needed: str, target: Column) -> bool:
             wide_enough = target.kind >= source.kind
             return wide_enough and "(" not in target.type_text and (target.unsigned <= source.unsigned)
         case (ValueKind.BIT, ValueKind.BIT):
-            return _size(source.type_text) <= _size(target.type_text)
+            return type_size(source.type_text) <= type_size(target.type_text)
         case (ValueKind.DATE, ValueKind.DATE) | (ValueKind.YEAR, ValueKind.YEAR):
             return True
         case _ if source.kind in _TEMPORAL:
-            return source.kind is target.kind and _size(source.type_text) <= _size(target.type_text)
+            return source.kind is target.kind and type_size(source.type_text) <= type_size(target.type_text)
         case (ValueKind.STRING, ValueKind.STRING):
             return _text_holds(needed, target.type_text)
         case (ValueKind.BINARY, ValueKind.BINARY):
@@ -134,10 +128,10 @@ def _holds(source: Column, needed: str, target: Column) -> bool:
         case (ValueKind.ENUM, ValueKind.ENUM) | (ValueKind.SET, ValueKind.SET):
             return set(source.labels) <= set(target.labels)
         case (ValueKind.VECTOR, ValueKind.VECTOR):
-            return _size(source.type_text) <= _size(target.type_text)
+            return type_size(source.type_text) <= type_size(target.type_text)
         case (ValueKind.VECTOR, ValueKind.BINARY):
             fixed = target.type_text in FIXED_BINARY or base_type(target.type_text) == "binary"
-            return not fixed and _FLOAT_BYTES * _size(source.type_text) <= _most_bytes(target.type_text)
+            return not fixed and _FLOAT_BYTES * type_size(source.type_text) <= _most_bytes(target.type_text)
         case (ValueKind.JSON, ValueKind.JSON):
             return True
         case (ValueKind.JSON, ValueKind.STRING):
@@ -155,12 +149,6 @@ def _shape(type_text: str) -> str:
     return base_type(type_text).replace("geomcollection", "geometrycollection")
 
 
-def _size(type_text: str) -> int:
-    """The number in parentheses; 0 without one (for a temporal type: no fraction; BIT always has one)."""
-    found = _SIZES.search(type_text)
-    return int(found.group(1)) if found else 0
-
-
 def _integer_range(column: Column) -> tuple[int, int]:
     values = 1 << _INTEGER_BITS[base_type(column.type_text)]
     return (0, values - 1) if column.unsigned else (-values // 2, values // 2 - 1)
@@ -174,24 +162,22 @@ def _integer_holds(source: Column, target: Column) -> bool:
 def _decimal_holds(source: Column, target: Column) -> bool:
     if target.unsigned and not source.unsigned:
         return False
-    have, room = _SIZES.search(source.type_text), _SIZES.search(target.type_text)
-    if have is None or room is None:
-        return False
-    digits, scale = int(have.group(1)), int(have.group(2) or 0)
-    room_digits, room_scale = int(room.group(1)), int(room.group(2) or 0)
-    return room_scale >= scale and room_digits - room_scale >= digits - scale
+    digits, scale = type_size(source.type_text), type_scale(source.type_text)
+    room_digits, room_scale = type_size(target.type_text), type_scale(target.type_text)
+    are_known = digits > 0 and room_digits > 0
+    return are_known and room_scale >= scale and room_digits - room_scale >= digits - scale
 
 
 def _text_holds(needed: str, target: str) -> bool:
     """CHAR and VARCHAR count characters, the TEXT family bytes; CHAR loses trailing spaces."""
     have, room = base_type(needed), base_type(target)
     if room == "char":
-        return have == "char" and _size(needed) <= _size(target)
+        return have == "char" and type_size(needed) <= type_size(target)
     if room == "varchar":
-        return have in ("char", "varchar") and _size(needed) <= _size(target)
+        return have in ("char", "varchar") and type_size(needed) <= type_size(target)
     limit = _TEXT_BYTES[room.removesuffix("text")]
     if have in ("char", "varchar"):
-        return _size(needed) <= limit
+        return type_size(needed) <= limit
     return _TEXT_BYTES[have.removesuffix("text")] <= limit
 
 
@@ -210,5 +196,5 @@ def _most_bytes(type_text: str) -> int:
     """The most bytes of a value of a binary type."""
     base = base_type(type_text)
     if base in ("binary", "varbinary"):
-        return _size(type_text)
+        return type_size(type_text)
     return FIXED_BINARY.get(type_text) or _TEXT_BYTES[base.removesuffix("blob")]

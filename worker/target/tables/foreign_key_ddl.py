@@ -78,7 +78,7 @@ def _key(
     if len(actions) > 1:
         differing = ", ".join(sorted(each or "none" for each in actions))
         problems = (*problems, f"the shard tables have different actions: {differing}")
-    tables = tuple(sorted(f"{each.child.table.schema}.{each.child.table.name}" for each in shards))
+    tables = tuple(sorted(each.child.table.dotted for each in shards))
     made = LeftOut("; ".join(problems)) if problems or isinstance(first, NoRelation) else _statements(first, extracted)
     return TargetKey(first.child.target, first.text, tables, made)
 

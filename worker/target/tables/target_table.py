@@ -200,7 +200,7 @@ def require_target(target: Session, plans: Sequence[TablePlan], task: str, found
 def missing_error(plan: TablePlan, task: str, found: str, tables: str = "") -> ShardmergeError:
     """MERGED_TABLE_MISSING for the target of ``plan``. ``found``: where that was noticed. ``tables``: whose rows it has
     got; "": those of the plan."""
-    tables = tables or f"{plan.table.schema}.{plan.table.name}"
+    tables = tables or plan.table.dotted
     return errors.replicate.MERGED_TABLE_MISSING(
         source=plan.source, task=task, tables=tables, found=found, **names_of(plan)
     )
@@ -272,17 +272,13 @@ def names_of(plan: TablePlan) -> dict[str, str]:
     }
 
 
-def _quoted(plan: TablePlan) -> str:
-    return f"{quote_name(plan.target_schema)}.{quote_name(plan.target_table)}"
-
-
 def creation_of(target: Session, plan: TablePlan, described: CreateStatement) -> str:
     """The CREATE TABLE of the plan's target from the shard table's own. Raises TARGET_CREATE_REFUSED and
     ``pymysql.MySQLError``."""
     statement, collation = described.text, described.collation
     replaced = created_collations(target, {collation, *plan.table.collations})
     for lacking, found in replaced.items():
-        get_logger(source=plan.source, table=_quoted(plan)).warning(
+        get_logger(source=plan.source, table=plan.target_name).warning(
             "the target lacks a collation; the new table has another", collation=lacking, stand_in=found
         )
     try:
@@ -290,7 +286,7 @@ def creation_of(target: Session, plan: TablePlan, described: CreateStatement) ->
             statement,
             plan.table.columns,
             plan.columns,
-            _quoted(plan),
+            plan.target_name,
             collation,
             replaced,
             transformed=plan.transform is not None,
@@ -320,7 +316,7 @@ def _create(target: Session, plan: TablePlan, described: CreateStatement) -> str
     numbered = numbered_column(creation)
     lost = next((column for column in plan.table.columns if column.auto_increment), None)
     if plan.auto_increment is not AutoIncrement.NONE and lost is not None and not numbered:
-        get_logger(source=plan.source, table=_quoted(plan)).warning(
+        get_logger(source=plan.source, table=plan.target_name).warning(
             "the new table has no AUTO_INCREMENT: the column is no integer, or no index of the table begins with it",
             column=lost.name,
         )
@@ -416,7 +412,7 @@ def _check(target: Session, plans: Sequence[TablePlan], found: Table, created: b
     required = required_columns(target, found)
     for plan in plans:
         for difference in _differences(plan, found, required):
-            tables_of.setdefault(difference, []).append(f"{plan.table.schema}.{plan.table.name}")
+            tables_of.setdefault(difference, []).append(plan.table.dotted)
     if tables_of:
         raise _differs(first, (f"{what} ({listed(tables, _SHOWN_TABLES)})" for what, tables in tables_of.items()))
     facts = _facts(plans, found, created)

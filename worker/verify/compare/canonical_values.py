@@ -18,14 +18,13 @@ from typing import cast
 from shardmerge.worker.binlog.rows.charsets import affix_bytes
 from shardmerge.worker.core.mysql.connection import quote_name
 from shardmerge.worker.core.mysql.information_schema import select_expression
-from shardmerge.worker.core.table import Column, ValueKind
+from shardmerge.worker.core.table import Column, ValueKind, type_scale, type_size
 from shardmerge.worker.core.table_plan import AddPrefix, ColumnPlan, Computed, Constant, PartitionId
 
 _TEMPORAL = (ValueKind.TIME, ValueKind.DATETIME, ValueKind.TIMESTAMP)
 _REALS = (ValueKind.FLOAT, ValueKind.DOUBLE)
 _LABELS = (ValueKind.ENUM, ValueKind.SET)
 _HEXED = (ValueKind.GEOMETRY, ValueKind.VECTOR)
-_SIZES = re.compile(r"\((\d+)(?:,(\d+))?\)")
 _LONG = re.compile(r"(medium|long)?(text|blob)\b|json|geom|point|line|polygon|multi|vector")
 _SHOWN_BYTES = 200
 
@@ -109,13 +108,13 @@ def _expressions(item: ColumnPlan, target: Column, *, as_utf8: bool, signed_zero
                 ours = f"({quote_name(column.name)} | {item.mapping.prefix})"
             return ours, theirs
         case (ValueKind.DECIMAL, ValueKind.DECIMAL):
-            return _padded(ours, _scale(column.type_text), _scale(target.type_text)), theirs
+            return _padded(ours, type_scale(column.type_text), type_scale(target.type_text)), theirs
         case (ValueKind.DATE, ValueKind.DATE) | (ValueKind.YEAR, ValueKind.YEAR) | (ValueKind.BIT, ValueKind.BIT):
             return ours, theirs
         case (ValueKind.FLOAT | ValueKind.DOUBLE, ValueKind.FLOAT | ValueKind.DOUBLE):
             return ours if signed_zero else f"({ours}+0e0)", theirs
         case _ if column.kind in _TEMPORAL and column.kind is target.kind:
-            return _padded(ours, _fraction(column.type_text), _fraction(target.type_text)), theirs
+            return _padded(ours, type_size(column.type_text), type_size(target.type_text)), theirs
         case (ValueKind.STRING, ValueKind.STRING):
             return _texts(item, target, as_utf8=as_utf8)
         case (ValueKind.BINARY, ValueKind.BINARY):
@@ -134,16 +133,6 @@ def _expressions(item: ColumnPlan, target: Column, *, as_utf8: bool, signed_zero
             raise NotComparable(
                 f"column {item.target_name}: {column.type_text} at the source, {target.type_text} at the target"
             )
-
-
-def _scale(type_text: str) -> int:
-    found = _SIZES.search(type_text)
-    return int(found.group(2) or 0) if found else 0
-
-
-def _fraction(type_text: str) -> int:
-    found = _SIZES.search(type_text)
-    return int(found.group(1)) if found else 0
 
 
 def _padded(expression: str, digits: int, wanted: int) -> str:

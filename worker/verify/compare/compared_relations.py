@@ -166,12 +166,12 @@ def _same_texts(relation: Relation) -> Iterator[str]:
 
 def _partner(relation: Relation) -> str:
     child, parent = relation.child, relation.parent
-    outer = f"{quote_name(child.table.schema)}.{quote_name(child.table.name)}"
+    outer = child.table.quoted
     same = " AND ".join(
         f"p.{quote_name(to.column.name)}={outer}.{quote_name(column.column.name)}"
         for column, to in zip(relation.columns, relation.to_columns, strict=True)
     )
-    inner = f"{quote_name(parent.table.schema)}.{quote_name(parent.table.name)} AS p WHERE {same} LIMIT 1"
+    inner = f"{parent.table.quoted} AS p WHERE {same} LIMIT 1"
     key = [parent.columns[at] for at in parent.key]
     return ", ".join(
         "''" if item.is_constant else f"(SELECT {select_expression(item.column)} FROM {inner})" for item in key

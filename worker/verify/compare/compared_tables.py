@@ -84,7 +84,7 @@ class UnkeyedTables:
     def source_sums(self) -> Iterator[bytes]:
         """A statement for each shard table."""
         for plan, columns in zip(self.plans, self.columns, strict=True):
-            yield f"SELECT {multiset_sums(columns, at_source=True)} FROM {_full_name(plan.table)}".encode()
+            yield f"SELECT {multiset_sums(columns, at_source=True)} FROM {plan.table.quoted}".encode()
 
     def target_sums(self, name: str = "") -> bytes:
         """``name``: of all rows of this table, instead of the target's rows."""
@@ -273,7 +273,7 @@ class TableQueries:
         table = self.table.plan.table
         where = columns_in_range(bound_columns(table), chunk.lower, chunk.upper)
         index = f" FORCE INDEX ({quote_name(table.key_name)})".encode() if where else b""
-        return b" FROM %b%b%b" % (_full_name(table).encode(), index, where)
+        return b" FROM %b%b%b" % (table.quoted.encode(), index, where)
 
     def _target_range(self, chunk: Chunk) -> bytes:
         """The rows of the target that correspond to a chunk of the shard table (``by_range`` only)."""
@@ -297,7 +297,7 @@ class TableQueries:
     def _source_keys(self, keys: Sequence[Key]) -> bytes:
         plan = self.table.plan
         condition = source_key_condition(plan, [key.source for key in keys])
-        return b" FROM %b WHERE %b" % (_full_name(plan.table).encode(), condition)
+        return b" FROM %b WHERE %b" % (plan.table.quoted.encode(), condition)
 
     def _target_keys(self, keys: Sequence[Key]) -> bytes:
         plan = self.table.plan
@@ -324,7 +324,3 @@ def _mapped_bound(plan: TablePlan, bound: Bound) -> Bound:
         mapping = plan.columns[index].mapping
         mapped.append(b"%d" % (int(value) + mapping.prefix) if isinstance(mapping, PartitionId) else value)
     return tuple(mapped)
-
-
-def _full_name(table: Table) -> str:
-    return f"{quote_name(table.schema)}.{quote_name(table.name)}"

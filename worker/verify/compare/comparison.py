@@ -434,5 +434,5 @@ def _is_wanted(plan: TablePlan, request: pb.CompareRequest) -> bool:
 
 
 def _is_named(plan: TablePlan, names: Sequence[str]) -> bool:
-    own = {f"{plan.table.schema}.{plan.table.name}", f"{plan.target_schema}.{plan.target_table}"}
+    own = {plan.table.dotted, plan.target.dotted}
     return not own.isdisjoint(names)

@@ -74,8 +74,8 @@ def _named(key: Key, table: ComparedTable, kind: pb.RowDifference.Kind) -> pb.Ro
     plan = table.plan
     entry = pb.RowDifference(
         kind=kind,
-        source_table=f"{plan.table.schema}.{plan.table.name}",
-        target_table=f"{plan.target_schema}.{plan.target_table}",
+        source_table=plan.table.dotted,
+        target_table=plan.target.dotted,
     )
     for index, value in zip(plan.key, key.target, strict=True):
         entry.key.add(column=plan.columns[index].target_name, source=_text(value.strip(b"'")))

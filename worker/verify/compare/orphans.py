@@ -121,18 +121,15 @@ class OrphanSearch:
     def _partners(self, shard: _Shard, keys: Sequence[Key]) -> dict[Literals, Literals]:
         width = shard.keys.width
         found: dict[Literals, Literals] = {}
-        for statement in shard.reads.source_images(keys, f"{shard.keys.source_list}, {shard.shard.partner}"):
-            for row in self._source.rows(statement):
-                if row[width] is not None:
-                    found[shard.keys.at_source(row[:width]).target] = shard.parent_keys.at_source(row[width:]).target
+        statements = shard.reads.source_images(keys, f"{shard.keys.source_list}, {shard.shard.partner}")
+        for row in self._source.rows(*statements):
+            if row[width] is not None:
+                found[shard.keys.at_source(row[:width]).target] = shard.parent_keys.at_source(row[width:]).target
         return found
 
     def _lacking(self, keys: Sequence[Key]) -> set[Literals]:
-        return {
-            self._scan.keys.at_target(row).target
-            for statement in self._scan.target_keys_of(keys, self._relation.orphaned.encode())
-            for row in self._target.rows(statement)
-        }
+        statements = self._scan.target_keys_of(keys, self._relation.orphaned.encode())
+        return {self._scan.keys.at_target(row).target for row in self._target.rows(*statements)}
 
     def _filled(
         self, report: pb.WorkReport, found: Mapping[int, Sequence[Key]], left: Mapping[int, Sequence[Key]]

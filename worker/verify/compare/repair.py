@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
 
 import pymysql
 from pymysql.constants import ER
@@ -59,14 +58,14 @@ def repair(
     written."""
     with target.coded_errors(), _lanes_blocked(target.plain(), subtask) as lanes:
         low = places.locate(source.low())
-        rows = read_rows(_all(source, reads.source_rows(keys)), table, reads, at_source=True)
+        rows = read_rows(source.rows(*reads.source_rows(keys)), table, reads, at_source=True)
         images = _images(source, table, reads, keys)
         end = places.locate(source.high())
         if low.relay_id != end.relay_id:
             raise places.changed()
         offsets = (places.of_lane(lane, end.relay_id) for lane in lanes)
         touched = places.touched(table.plan, min(low.offset, *offsets), end)
-        present = read_rows(_all(target, reads.target_rows(keys)), table, reads, at_source=False)
+        present = read_rows(target.rows(*reads.target_rows(keys)), table, reads, at_source=False)
         ours = {key: found[0] for key, found in rows.items()}
         verdict = diff_rows(keys, ours, present, touched, table.columns)
         known = read_keys(target.plain(), subtask)
@@ -115,16 +114,10 @@ def _images(
     writer = RowWriter(table.plan, table.plan.source)
     listed = select_written(table.plan.columns)
     found: dict[Literals, Literals] = {}
-    for statement in reads.source_images(keys, listed):
-        for raw in source.rows(statement):
-            image = writer.literals(raw)
-            found[tuple(image[index] for index in table.plan.key)] = image
+    for raw in source.rows(*reads.source_images(keys, listed)):
+        image = writer.literals(raw)
+        found[tuple(image[index] for index in table.plan.key)] = image
     return found
-
-
-def _all(side: SourceSide | TargetSide, statements: Any) -> Any:
-    for statement in statements:
-        yield from side.rows(statement)
 
 
 def _write(

@@ -10,16 +10,7 @@ from shardmerge.proto import errors, failpoints
 from shardmerge.proto.errors import ShardmergeError
 from shardmerge.worker.binlog.decoder import BlockDecoder
 from shardmerge.worker.core.mysql.cancellable_session import ANSWER_SECONDS, close_quietly
-from shardmerge.worker.core.mysql.connection import (
-    Endpoint,
-    ServerInfo,
-    Session,
-    Side,
-    coded_errors,
-    connect,
-    execute,
-    server_info,
-)
+from shardmerge.worker.core.mysql.connection import Endpoint, Session, Side, coded_errors, connect, execute
 from shardmerge.worker.core.mysql.consistent_read import consistent_read
 from shardmerge.worker.core.position import RelayOffset, SourcePosition
 from shardmerge.worker.core.row_change import Literals, RowChange
@@ -28,7 +19,7 @@ from shardmerge.worker.core.table_plan import TablePlan
 from shardmerge.worker.snapshot.reader.fixup import key_of
 from shardmerge.worker.snapshot.reader.relay_changes import changes_between, only_table
 from shardmerge.worker.snapshot.reader.worker_link import GrpcWorkerClient, Located
-from shardmerge.worker.snapshot.source.chunk_source import open_source
+from shardmerge.worker.snapshot.source.chunk_source import SourceConnection
 from shardmerge.worker.snapshot.source.raw_query import RawRow, raw_rows
 from shardmerge.worker.snapshot.source.watermarks import high_watermark, low_watermark
 from shardmerge.worker.target.records.checkpoint import Checkpoint, read_all
@@ -43,28 +34,28 @@ _TARGET_SILENCE_SECONDS = 60
 _LOCK_WAIT_SECONDS = 20
 
 
-class SourceSide:
-    """One connection to the source. Methods raise catalogue errors; then :meth:`close` it."""
+class SourceSide(SourceConnection):
+    """One connection to the source."""
 
     def __init__(self, endpoint: Endpoint, source_id: str) -> None:
-        self._endpoint, self._source_id = endpoint, source_id
-        self._session: Session | None = None
-        self._info: ServerInfo | None = None
+        super().__init__(endpoint, source_id)
         self._in_snapshot = False
 
-    def rows(self, statement: bytes) -> Iterator[RawRow]:
-        session, _ = self._opened()
-        with self._coded_errors():
-            for batch in raw_rows(session, statement):
-                yield from batch
+    def rows(self, *statements: bytes) -> Iterator[RawRow]:
+        """The rows of all statements, one after the other."""
+        for statement in statements:
+            session, _ = self.opened()
+            with self._coded_errors():
+                for batch in raw_rows(session, statement):
+                    yield from batch
 
     def low(self) -> SourcePosition:
-        session, info = self._opened()
+        session, info = self.opened()
         with self._coded_errors():
             return low_watermark(session, info, self._source_id)
 
     def high(self) -> SourcePosition:
-        session, info = self._opened()
+        session, info = self.opened()
         with self._coded_errors():
             return high_watermark(session, info)
 
@@ -74,7 +65,7 @@ class SourceSide:
     ) -> Generator[SourcePosition | None]:
         """A consistent snapshot, and a position at which the tables are as it sees them; None: they change too often to
         find one. ``is_unchanged``: whether they do not change between two positions. After an error close this side."""
-        session, info = self._opened()
+        session, info = self.opened()
         position: SourcePosition | None = None
         for _ in range(_OPENINGS):
             low = self.low()
@@ -99,24 +90,13 @@ class SourceSide:
             self._run(f"ROLLBACK TO SAVEPOINT {_NO_TABLE}")
 
     def _run(self, statement: str) -> None:
-        session, _ = self._opened()
+        session, _ = self.opened()
         with self._coded_errors():
             execute(session, statement)
 
     def close(self) -> None:
-        session, self._session = self._session, None
         self._in_snapshot = False
-        close_quietly(session)
-
-    def _opened(self) -> tuple[Session, ServerInfo]:
-        if self._session is None or self._info is None:
-            self._session = open_source(self._endpoint, self._source_id)
-            with self._coded_errors():
-                self._info = server_info(self._session)
-        return self._session, self._info
-
-    def _coded_errors(self) -> AbstractContextManager[None]:
-        return coded_errors(self._endpoint, Side.SOURCE, self._source_id)
+        super().close()
 
 
 class TargetSide:
@@ -128,11 +108,13 @@ class TargetSide:
         self._raw: Session | None = None
         self._plain: Session | None = None
 
-    def rows(self, statement: bytes) -> Iterator[RawRow]:
-        session = self._opened()
-        with self.coded_errors():
-            for batch in raw_rows(session, statement):
-                yield from batch
+    def rows(self, *statements: bytes) -> Iterator[RawRow]:
+        """The rows of all statements, one after the other."""
+        for statement in statements:
+            session = self._opened()
+            with self.coded_errors():
+                for batch in raw_rows(session, statement):
+                    yield from batch
 
     @contextmanager
     def snapshot(self) -> Generator[tuple[Checkpoint, ...]]:

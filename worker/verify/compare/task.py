@@ -236,15 +236,12 @@ class _Comparer:
                 return self._by_range(reads, chunk)
             case pb.CompareWork.KIND_KEYS:
                 ours = self._hashes(self._source.rows(reads.source_hashes(chunk)), reads, at_source=True)
-                theirs = self._target_hashes_of(list(ours), reads)
+                theirs = self._hashes(self._target.rows(*reads.target_hashes_of(list(ours))), reads, at_source=False)
                 return len(ours), candidates(_single(ours), theirs)
             case pb.CompareWork.KIND_BACK:
                 keys = [reads.keys.at_target(raw) for raw in self._target.rows(reads.target_keys(chunk))]
-                known = {
-                    reads.keys.at_source(raw).target
-                    for statement in reads.source_keys_of(keys)
-                    for raw in self._source.rows(statement)
-                }
+                found = self._source.rows(*reads.source_keys_of(keys))
+                known = {reads.keys.at_source(raw).target for raw in found}
                 return 0, [key for key in keys if key.target not in known]
             case _:
                 strays = [reads.keys.at_target(raw) for raw in self._target.rows(reads.stray_keys())]
@@ -259,13 +256,6 @@ class _Comparer:
         there = self._hashes(self._target.rows(reads.target_hashes(chunk)), reads, at_source=False)
         here = self._hashes(self._source.rows(reads.source_hashes(chunk)), reads, at_source=True)
         return rows, candidates(_single(here), there)
-
-    def _target_hashes_of(self, keys: Sequence[Key], reads: TableQueries) -> dict[Key, list[bytes | None]]:
-        found: dict[Key, list[bytes | None]] = {}
-        for statement in reads.target_hashes_of(keys):
-            for key, hashes in self._hashes(self._target.rows(statement), reads, at_source=False).items():
-                found.setdefault(key, []).extend(hashes)
-        return found
 
     def _hashes(
         self, rows: Iterator[list[bytes | None]], reads: TableQueries, *, at_source: bool
@@ -288,13 +278,13 @@ class _Comparer:
             if not left:
                 break
             low = self._source.low()
-            ours = read_rows(_all(self._source, reads.source_rows(left)), table, reads, at_source=True)
+            ours = read_rows(self._source.rows(*reads.source_rows(left)), table, reads, at_source=True)
             high = self._source.high()
             start, end = self._places.locate(low), self._places.locate(high)
             if start.relay_id != end.relay_id:
                 raise self._places.changed()
             self._places.await_lanes(end, high)
-            theirs = read_rows(_all(self._target, reads.target_rows(left)), table, reads, at_source=False)
+            theirs = read_rows(self._target.rows(*reads.target_rows(left)), table, reads, at_source=False)
             # By now the source has written everything that a lane has committed.
             after = self._places.locate(self._source.high())
             touched = self._places.touched(table.plan, start.offset, after)
@@ -329,8 +319,3 @@ class _Comparer:
 
 def _single(hashes: dict[Key, list[bytes | None]]) -> dict[Key, bytes | None]:
     return {key: found[0] for key, found in hashes.items()}
-
-
-def _all(side: SourceSide | TargetSide, statements: Iterator[bytes]) -> Iterator[list[bytes | None]]:
-    for statement in statements:
-        yield from side.rows(statement)

@@ -178,20 +178,13 @@ def empty_report(table: ComparedTable | UnkeyedTables | RelationShard) -> pb.Com
         report.reference, report.extra_unsought = table.relation, ""
         return report
     if isinstance(table, UnkeyedTables):
-        first = table.plans[0]
-        return pb.ComparedTable(
-            source=first.source,
-            source_table=", ".join(f"{plan.table.schema}.{plan.table.name}" for plan in table.plans),
-            target_table=f"{first.target_schema}.{first.target_table}",
-            not_compared=NO_KEY,
-        )
-    plan = table.plan
-    return pb.ComparedTable(
-        source=plan.source,
-        source_table=f"{plan.table.schema}.{plan.table.name}",
-        target_table=f"{plan.target_schema}.{plan.target_table}",
-        extra_unsought=table.owned.why if isinstance(table.owned, NotSeparable) else "",
-    )
+        report = _report_of(table.plans[0])
+        report.source_table = ", ".join(plan.table.dotted for plan in table.plans)
+        report.not_compared = NO_KEY
+        return report
+    report = _report_of(table.plan)
+    report.extra_unsought = table.owned.why if isinstance(table.owned, NotSeparable) else ""
+    return report
 
 
 def skipped_relation(relation: RelationNotCompared) -> pb.ComparedTable:
@@ -201,22 +194,19 @@ def skipped_relation(relation: RelationNotCompared) -> pb.ComparedTable:
 
 
 def left_out_table(plan: TablePlan) -> pb.ComparedTable:
-    return pb.ComparedTable(
-        source=plan.source,
-        source_table=f"{plan.table.schema}.{plan.table.name}",
-        target_table=f"{plan.target_schema}.{plan.target_table}",
-        left_out=True,
-    )
+    report = _report_of(plan)
+    report.left_out = True
+    return report
 
 
 def skipped_table(table: NotCompared) -> pb.ComparedTable:
-    plan = table.plan
-    return pb.ComparedTable(
-        source=plan.source,
-        source_table=f"{plan.table.schema}.{plan.table.name}",
-        target_table=f"{plan.target_schema}.{plan.target_table}",
-        not_compared=table.why,
-    )
+    report = _report_of(table.plan)
+    report.not_compared = table.why
+    return report
+
+
+def _report_of(plan: TablePlan) -> pb.ComparedTable:
+    return pb.ComparedTable(source=plan.source, source_table=plan.table.dotted, target_table=plan.target.dotted)
 
 
 class NoChunks:

@@ -165,7 +165,7 @@ def test_what_is_read_of_replication_and_problems() -> None:
     assert [lane.lag for lane in part.lanes] == [12.5, 12.5]
     assert [lane.waiting_for for lane in part.lanes] == ["events", ""]
     assert [idle.source for idle in progress.idle] == ["mysql-02", "mysql-03"]
-    assert progress.subtasks == 3
+    assert not progress.snapshots
     assert [problem.where for problem in progress.problems] == [
         "relay of mysql-01",
         "task merge on mysql-03",

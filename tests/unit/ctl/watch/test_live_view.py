@@ -116,7 +116,7 @@ def test_trouble_and_the_last_word() -> None:
 
 
 def _row(name: str, *, rows: int = 0, done: bool = False) -> TableRow:
-    return TableRow(name, "t", rows, 100, 0, 1, 0.0, None, done)
+    return TableRow(name, "t", rows, 100, 0.0, None, done)
 
 
 def test_tables_on_the_way_are_shown_first_and_the_rest_is_counted() -> None:

@@ -7,8 +7,7 @@ import time
 import grpc
 
 from shardmerge.master.leader.counts import LeaderCounts
-from shardmerge.master.metrics.collect import master_samples
-from shardmerge.master.metrics.figures import MasterFigures
+from shardmerge.master.metrics.collect import MasterFigures, master_samples
 from shardmerge.master.placement import Bind, Unbind
 from shardmerge.master.state import State
 from shardmerge.proto import config_pb2 as config

@@ -14,14 +14,15 @@ from shardmerge.proto import errors
 from shardmerge.proto.errors import ShardmergeError
 from shardmerge.worker.binlog.events import EventType, Heartbeat, parse_heartbeat
 from shardmerge.worker.binlog.gtid_events import (
+    BadMessage,
     GtidEvent,
+    MessageReader,
     SetPart,
     encode_set,
     parse_gtid,
     parse_gtid_list,
     parse_tagged,
 )
-from shardmerge.worker.binlog.tagged_fields import BadMessage, MessageReader
 from shardmerge.worker.binlog.xa_events import Xid, parse_xa_prepare, xid_of
 from tests.support.binlog import body_of, forge
 from tests.support.serialized import number, signed, tagged_gtid

@@ -15,7 +15,6 @@ from shardmerge.worker.core.position import RelayOffset, SourcePosition
 from shardmerge.worker.core.stop_signal import StopSignal
 from shardmerge.worker.relay.fetch.appender import Appender
 from shardmerge.worker.relay.fetch.dump_start import FromFile
-from shardmerge.worker.relay.fetch.server_id import unleased
 from shardmerge.worker.relay.log.files import segment_numbers
 from shardmerge.worker.relay.log.generation import load
 from shardmerge.worker.relay.log.relay_log import RelayLog
@@ -34,6 +33,7 @@ from shardmerge.worker.relay.purge_policy import (
 from shardmerge.worker.relay.relay import Relay
 from shardmerge.worker.relay.serve.subscription import subscribe
 from tests.support.made_source import MadeSource
+from tests.support.server_ids import unleased
 from tests.unit.worker.relay.rig import Rig
 
 START = SourcePosition("mysql-bin.000001", 4)

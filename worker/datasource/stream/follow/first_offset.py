@@ -15,16 +15,7 @@ from shardmerge.worker.binlog.event_kinds import GTIDS
 from shardmerge.worker.binlog.events import EventType, FormatDescription, checksum_matches, parse_header, parse_rotate
 from shardmerge.worker.binlog.gtid_set import GtidSet
 from shardmerge.worker.core.mysql import server_clock
-from shardmerge.worker.core.mysql.cancellable_session import close_quietly
-from shardmerge.worker.core.mysql.connection import (
-    ServerInfo,
-    Session,
-    Side,
-    coded_errors,
-    rows,
-    server_info,
-    text_of,
-)
+from shardmerge.worker.core.mysql.connection import ServerInfo, Session, rows, server_info, text_of
 from shardmerge.worker.core.mysql.endpoint import Endpoint
 from shardmerge.worker.core.position import SourcePosition
 from shardmerge.worker.core.table import Table
@@ -44,7 +35,7 @@ from shardmerge.worker.relay.fetch.server_id import random_server_id
 from shardmerge.worker.relay.fetch.source_state import gtid_set_at
 from shardmerge.worker.relay.log.files import FIRST_BYTE
 from shardmerge.worker.rules.rules import check_partitions
-from shardmerge.worker.snapshot.source.chunk_source import open_source
+from shardmerge.worker.snapshot.source.chunk_source import source_session
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,13 +48,8 @@ class TablesNow:
 
 def tables_now(source: ReadSource, options: StreamOptions) -> TablesNow:
     """Raises the errors of proto/errors/read.py, of the rules and of the connections."""
-    endpoint = source.connection()
-    session = open_source(endpoint, source.source)
-    try:
-        with coded_errors(endpoint, Side.SOURCE, source.source):
-            return _tables_now(session, server_info(session), source, options)
-    finally:
-        close_quietly(session)
+    with source_session(source.connection(), source.source) as session:
+        return _tables_now(session, server_info(session), source, options)
 
 
 def load_schema(options: StreamOptions) -> StructType:
@@ -82,14 +68,10 @@ def first_offset(source: ReadSource, options: StreamOptions) -> SourceOffset:
     """Raises STREAM_START, and what :func:`tables_now` raises."""
     endpoint = source.connection()
     start = options.starts[source.source]
-    session = open_source(endpoint, source.source)
-    try:
-        with coded_errors(endpoint, Side.SOURCE, source.source):
-            info = server_info(session)
-            now = _tables_now(session, info, source, options)
-            place = _Finder(source.source, endpoint, session, info, now.position).place_of(start)
-    finally:
-        close_quietly(session)
+    with source_session(endpoint, source.source) as session:
+        info = server_info(session)
+        now = _tables_now(session, info, source, options)
+        place = _Finder(source.source, endpoint, session, info, now.position).place_of(start)
     known = tables_before(source, endpoint, options.read.target, now.tables, place, now.position)
     return SourceOffset(place, file_made(source.source, endpoint, place), known, isinstance(start, Snapshot))
 

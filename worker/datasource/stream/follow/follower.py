@@ -13,14 +13,6 @@ from shardmerge.proto import errors
 from shardmerge.proto.errors import ShardmergeError
 from shardmerge.proto.log import get_logger
 from shardmerge.proto.process.periodic import Backoff
-from shardmerge.worker.core.mysql.cancellable_session import close_quietly
-from shardmerge.worker.core.mysql.connection import (
-    ServerInfo,
-    Session,
-    Side,
-    coded_errors,
-    server_info,
-)
 from shardmerge.worker.core.position import SourcePosition
 from shardmerge.worker.datasource.group_reader import gone, other_server
 from shardmerge.worker.datasource.plan.read_plan import ReadSource
@@ -32,8 +24,7 @@ from shardmerge.worker.datasource.stream.model.options import OnDdl, StreamOptio
 from shardmerge.worker.datasource.stream.tables.plans import StreamPlans
 from shardmerge.worker.datasource.stream.tables.structures import structures_after
 from shardmerge.worker.relay.model import Statement
-from shardmerge.worker.snapshot.source.chunk_source import open_source
-from shardmerge.worker.snapshot.source.watermarks import end_of_binlog
+from shardmerge.worker.snapshot.source.chunk_source import ChunkSource
 
 _ATTEMPTS = 6
 _BACKOFF = Backoff(0.4)
@@ -49,13 +40,12 @@ class SourceFollower:
     source: ReadSource
     options: StreamOptions
     schema: StructType
-    _session: Session | None = field(init=False, default=None)
-    _info: ServerInfo | None = field(init=False, default=None)
+    _reader: ChunkSource | None = field(init=False, default=None)
 
     def close(self) -> None:
-        if self._session is not None:
-            close_quietly(self._session)
-        self._session = self._info = None
+        if self._reader is not None:
+            self._reader.close()
+        self._reader = None
 
     def end(self, start: SourceOffset) -> SourcePosition:
         """The end of the source's binlog, which is not before ``start``."""
@@ -67,14 +57,10 @@ class SourceFollower:
         return end
 
     def _end(self) -> SourcePosition:
-        endpoint, name = self.source.connection(), self.source.source
+        if self._reader is None:
+            self._reader = ChunkSource(self.source.connection(), self.source.source)
         try:
-            if self._session is None:
-                self._session = open_source(endpoint, name)
-            with coded_errors(endpoint, Side.SOURCE, name):
-                if self._info is None:
-                    self._info = server_info(self._session)
-                return end_of_binlog(self._session, self._info)
+            return self._reader.end()
         except ShardmergeError:
             self.close()
             raise

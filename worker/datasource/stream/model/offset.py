@@ -12,20 +12,29 @@ Equal structures are written once.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, fields
+from typing import Any, cast
 
 from shardmerge.proto import errors
 from shardmerge.proto.errors import ShardmergeError
 from shardmerge.worker.core.position import SourcePosition
-from shardmerge.worker.core.table import Table
-from shardmerge.worker.datasource.stream.model.structure_json import nameless, structure_from_json, structure_to_json
+from shardmerge.worker.core.table import Column, Table, ValueKind
 
 VERSION = 1
 
 TableName = tuple[str, str]
 
 _NO_STRUCTURE = -1
+_COLUMN_DEFAULTS: dict[str, object] = {
+    "unsigned": False,
+    "charset": "",
+    "collation": "",
+    "labels": (),
+    "generated": False,
+    "auto_increment": False,
+    "length": 0,
+    "written_as": "",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +78,7 @@ def to_json(offset: Offset) -> dict[str, Any]:
     sources = {name: _source_to_json(offset[name], structures) for name in sorted(offset)}
     return {
         "version": VERSION,
-        "structures": [structure_to_json(table) for table in structures],
+        "structures": [_structure_to_json(table) for table in structures],
         "sources": sources,
     }
 
@@ -80,7 +89,7 @@ def _source_to_json(source: SourceOffset, structures: dict[Table, int]) -> dict[
         table = source.tables[schema, name]
         number = _NO_STRUCTURE
         if table.structure is not None:
-            number = structures.setdefault(nameless(table.structure), len(structures))
+            number = structures.setdefault(_nameless(table.structure), len(structures))
         tables.setdefault(schema, {})[name] = [number, table.version, table.reason]
     return {
         "server": source.server,
@@ -113,7 +122,7 @@ def _source_from_json(made: Mapping[str, Any], structures: list[Mapping[str, Any
     tables: dict[TableName, StreamTable] = {}
     for schema, named in made["tables"].items():
         for name, (number, version, reason) in named.items():
-            known = None if number == _NO_STRUCTURE else structure_from_json(structures[int(number)], schema, name)
+            known = None if number == _NO_STRUCTURE else _structure_from_json(structures[int(number)], schema, name)
             tables[schema, name] = StreamTable(known, int(version), str(reason))
     return SourceOffset(
         position=SourcePosition(str(made["file"]), int(made["byte"]), server=server),
@@ -128,3 +137,60 @@ def _source_from_json(made: Mapping[str, Any], structures: list[Mapping[str, Any
 
 def _refused(reason: str) -> ShardmergeError:
     return errors.read.STREAM_OFFSET(reason=reason)
+
+
+def _nameless(table: Table) -> Table:
+    """The structure without its names, which equal shard tables share."""
+    found = table.structure
+    return Table(
+        "", "", found.columns, found.key, found.key_name, found.unique_keys, False, found.engine,
+        key_hidden=found.key_hidden,
+    )  # fmt: skip
+
+
+def _structure_to_json(table: Table) -> dict[str, object]:
+    return {
+        "columns": [_column_to_json(column) for column in table.columns],
+        "key": list(table.key),
+        "key-name": table.key_name,
+        "unique-keys": [list(key) for key in table.unique_keys],
+        "engine": table.engine,
+        "key-hidden": table.key_hidden,
+    }
+
+
+def _structure_from_json(made: Mapping[str, Any], schema: str, name: str) -> Table:
+    """Raises KeyError, TypeError or ValueError for what :func:`_structure_to_json` does not write."""
+    return Table(
+        schema=schema,
+        name=name,
+        columns=tuple(_column_from_json(column) for column in made["columns"]),
+        key=tuple(int(at) for at in made["key"]),
+        key_name=str(made["key-name"]),
+        unique_keys=tuple(tuple(str(column) for column in key) for key in made["unique-keys"]),
+        has_foreign_keys=False,
+        engine=str(made["engine"]),
+        key_hidden=bool(made["key-hidden"]),
+    )
+
+
+def _column_to_json(column: Column) -> dict[str, object]:
+    made: dict[str, object] = {}
+    for each in fields(column):
+        value: object = getattr(column, each.name)
+        if each.name in _COLUMN_DEFAULTS and value == _COLUMN_DEFAULTS[each.name]:
+            continue
+        if isinstance(value, ValueKind):
+            value = value.name
+        elif isinstance(value, tuple):
+            value = list(cast("tuple[object, ...]", value))
+        made[each.name] = value
+    return made
+
+
+def _column_from_json(made: Mapping[str, Any]) -> Column:
+    values = dict(made)
+    values["kind"] = ValueKind[values["kind"]]
+    if "labels" in values:
+        values["labels"] = tuple(str(label) for label in values["labels"])
+    return Column(**values)

@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from shardmerge.worker.core.mysql.cancellable_session import close_quietly
-from shardmerge.worker.core.mysql.connection import Side, coded_errors, server_info
+from shardmerge.worker.core.mysql.connection import server_info
 from shardmerge.worker.core.mysql.endpoint import Endpoint
 from shardmerge.worker.core.mysql.information_schema import list_tables, read_tables
 from shardmerge.worker.core.position import SourcePosition
@@ -30,7 +29,7 @@ from shardmerge.worker.datasource.stream.model.ddl import (
     wanted_by,
 )
 from shardmerge.worker.datasource.stream.model.offset import StreamTable, TableName
-from shardmerge.worker.snapshot.source.chunk_source import open_source
+from shardmerge.worker.snapshot.source.chunk_source import source_session
 from shardmerge.worker.snapshot.source.watermarks import end_of_binlog
 
 
@@ -86,22 +85,18 @@ def _changed_now(
     source: ReadSource, endpoint: Endpoint, target: TargetTable, change: ChangesTables, place: SourcePosition
 ) -> tuple[list[Table], SourcePosition]:
     """The tables of a statement as they are now, and the end of the binlog afterwards."""
-    session = open_source(endpoint, source.source)
-    try:
-        with coded_errors(endpoint, Side.SOURCE, source.source):
-            info = server_info(session)
-            if place.server and info.identity != place.server:
-                raise other_server(source.source, place, info.identity)
-            names = [
-                name
-                for name in list_tables(session)
-                if source.sends_to(target, *name) and any(same_name(name, one) for one in change.tables)
-            ]
-            tables = read_tables(session, names, source=source.source)
-            check_cascades(session, source.source, tables)
-            return tables, end_of_binlog(session, info)
-    finally:
-        close_quietly(session)
+    with source_session(endpoint, source.source) as session:
+        info = server_info(session)
+        if place.server and info.identity != place.server:
+            raise other_server(source.source, place, info.identity)
+        names = [
+            name
+            for name in list_tables(session)
+            if source.sends_to(target, *name) and any(same_name(name, one) for one in change.tables)
+        ]
+        tables = read_tables(session, names, source=source.source)
+        check_cascades(session, source.source, tables)
+        return tables, end_of_binlog(session, info)
 
 
 def _later_changes(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from shardmerge.master.commands.task.rules import pick_worker, wanted_subtasks
+from shardmerge.master.commands.task.rules import wanted_subtasks
 from shardmerge.proto import config_pb2, errors
 from shardmerge.proto import master_pb2 as pb
 from shardmerge.proto.errors import ErrorSpec, ShardmergeError
@@ -45,11 +45,3 @@ def test_refusals(given: dict[str, object], spec: ErrorSpec) -> None:
     with pytest.raises(ShardmergeError) as caught:
         _asked(**given)
     assert caught.value.spec is spec
-
-
-def test_who_holds_the_source_answers_or_anyone() -> None:
-    assert pick_worker("s2", STATE).name == "w2"
-    assert pick_worker("s1", STATE).name == "w2", "its own worker is dead"
-    with pytest.raises(ShardmergeError) as caught:
-        pick_worker("s1", state(bindings={"s1": "w1"}))
-    assert caught.value.spec is errors.master.NO_WORKER

@@ -16,7 +16,7 @@ from shardmerge.worker.core.mysql.target_dialect import (
 
 
 def info(flavor: str, text: str) -> ServerInfo:
-    return ServerInfo(flavor, parse_version(text), text, 1, "", True, 0, 1 << 24, "db", 3306, parse_dialect(text, ""))
+    return ServerInfo(flavor, parse_version(text), text, 1, "", True, "db", 3306, parse_dialect(text, ""))
 
 
 @pytest.mark.parametrize(

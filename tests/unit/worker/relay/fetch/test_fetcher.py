@@ -15,11 +15,11 @@ from shardmerge.worker.core.mysql.connection import Endpoint
 from shardmerge.worker.core.position import RelayOffset
 from shardmerge.worker.core.stop_signal import StopSignal
 from shardmerge.worker.relay.fetch import fetcher
-from shardmerge.worker.relay.fetch.server_id import unleased
 from shardmerge.worker.relay.model import AtHead, BlockData, PurgePolicy
 from shardmerge.worker.relay.relay import Relay
 from shardmerge.worker.relay.serve.subscription import subscribe
 from tests.support.made_source import MadeSource
+from tests.support.server_ids import unleased
 from tests.support.wait import until
 from tests.unit.worker.relay.rig import START, Rig
 

@@ -21,7 +21,6 @@ from shardmerge.worker.relay.fetch.server_id import (
     derived,
     patience_seconds,
     server_of,
-    unleased,
 )
 
 OTHER = Holder("worker-2", "mysql-02", 10)
@@ -34,8 +33,6 @@ INFO = ServerInfo(
     1,
     "",
     True,
-    0,
-    1 << 24,
     "db-1",
     3306,
     parse_dialect("10.11.6-MariaDB", ""),
@@ -105,4 +102,3 @@ def test_servers_are_distinguished() -> None:
     assert len({server_of(info) for info in (INFO, *others)}) == 4
     mysql = replace(INFO, flavor="mysql", server_uuid="8a94f357-aab4-11df-86ab-c80aa9429562")
     assert server_of(mysql) == server_of(replace(mysql, server_id=2, host="renamed", port=1)) == mysql.server_uuid
-    assert unleased(7)(INFO) == 7

@@ -15,9 +15,9 @@ from shardmerge.worker.core.batch import Batch, Keys, KeyState
 from shardmerge.worker.core.mysql.server_errors import ErrorKind, kind_of
 from shardmerge.worker.core.row_change import ChangeKind, JoinedLiterals, RowChange
 from shardmerge.worker.core.table_plan import TargetTable
+from shardmerge.worker.target.apply.affected_rows import is_row_error
 from shardmerge.worker.target.apply.dml import DeleteKeys, InsertRows
 from shardmerge.worker.target.apply.row_bisect import Group, statements_of
-from shardmerge.worker.target.apply.row_errors import is_row_error
 from shardmerge.worker.target.quarantine.held_changes import (
     HeldChange,
     HeldKey,
