@@ -229,6 +229,35 @@ def test_a_replica_that_lags_is_waited_for(servers: Servers) -> None:
     until(lambda: again.status().error is None, "the error is forgotten")
 
 
+def test_a_fresh_start_reads_a_server_with_another_history(servers: Servers) -> None:
+    """After a fail-over the former server has a transaction of its own, and its address is configured again."""
+    old, new = servers.server("old"), servers.server("new")
+    create_table(old)
+    servers.follow(new, old)
+    servers.caught_up(new, old)
+    relay = servers.relay(old)
+    relay.ensure_from(START)
+    relay.start()
+    caught_up(relay, old)
+    relay.stop()
+    servers.promote(new)
+    insert(new, 5)
+    moved = servers.relay(new)
+    moved.start()
+    caught_up(moved, new)
+    moved.stop()
+    insert(old, 1)
+    back = servers.relay(old)
+    back.start()
+    failed_with(back, errors.relay.SOURCE_LACKS_GTIDS)
+    here = end_of(old)
+    assert not back.ensure_from(here), "a task may need the log"
+    assert back.ensure_from(here, fresh=True)
+    insert(old, 3)
+    begin = back.locate(here, 120, StopSignal())
+    assert gtids(served(back, begin, caught_up(back, old))) == gtids(written(old))[-3:]
+
+
 def test_what_a_server_has_purged_is_named_with_the_way_out(servers: Servers) -> None:
     source = servers.server("source")
     create_table(source)

@@ -75,7 +75,9 @@ class Relay(LogReader):
         self._lock = threading.RLock()
         self._fetcher: Fetcher | None = None
         self._retention = Retention(self._log, purge, self._waits_for_space, self._on_lost)
-        self._start_policy = StartPolicy(self._log, self._retention.needed, self.failure)
+        self._start_policy = StartPolicy(
+            self._log, self._retention.needed, self.failure, lambda: self._fetcher_state.error
+        )
         self._paused = False
         self._counts = FetchCounts()
         self.clock_offset = clock_offset if clock_offset is not None else ClockOffset(0.0)

@@ -27,6 +27,7 @@ class StartPolicy:
     """Decides by the contents of the log, the needs of subtasks and the end of the fetching; the caller holds its lock.
 
     ``needed``: the lowest checkpoint of any subtask, None without any. ``failure``: the error that stopped the fetcher.
+    ``retried``: the error because of which it connects again and again.
     """
 
     def __init__(
@@ -34,10 +35,12 @@ class StartPolicy:
         log: RelayLog,
         needed: Callable[[], RelayOffset | None],
         failure: Callable[[], ShardmergeError | None],
+        retried: Callable[[], ShardmergeError | None],
     ) -> None:
         self._log = log
         self._needed = needed
         self._failure = failure
+        self._retried = retried
         self._stranded_at: RelayOffset | None = None
 
     def new_start(self, position: SourcePosition, *, fresh: bool) -> SourcePosition | None:
@@ -90,6 +93,10 @@ class StartPolicy:
     def _begins_anew(self, position: SourcePosition, fresh: bool) -> bool:
         """Whether fetching cannot continue from the head and the log may be dropped."""
         self.remember_stranding()
+        retried = self._retried()
+        if fresh and retried is not None and retried.spec is errors.relay.SOURCE_LACKS_GTIDS:
+            # The server may be a replica that gets the transactions yet; but nobody needs the log that has them.
+            return True
         if self._stranded_at is None or self._stranded_at != self._log.head().offset:
             return False
         head = self._log.head().position
