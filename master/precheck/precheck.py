@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from shardmerge.master.precheck.duplicate_keys import KeyChecks
@@ -20,6 +20,24 @@ ALL_ITEMS = "all"
 
 _OF_TARGET = "target_indexes"
 """The item whose findings are about one target table, whatever the source."""
+
+_SECURITY = (
+    "`security` (`ssl-ca: FILE`, or `allow-public-key-retrieval: true` for caching_sha2_password; any program that "
+    "answers at that address can then read the password)"
+)
+_START = "`allowed-networks` of dm-worker and dm-master; then `dmctl start-task <file>`."
+_NO_LOGIN = {
+    errors.check.TARGET_CONNECTION.code: "Nothing was started. Correct what the reason names: host, port, user and "
+    f"password of `target-database` in the task file, its {_SECURITY}, the account at the target, the network between "
+    f"worker and target, or {_START}",
+    errors.check.SOURCE_CONNECTION.code: "Nothing was started. Correct what the reason names: host, port, user and "
+    f"password in the source's file, its {_SECURITY}, with `dmctl operate-source update <source-file>`, the account at "
+    f"the source, the network between worker and source, or {_START}",
+}
+"""The ways out by code, for a task that does not exist yet."""
+
+_OVER_SOURCES = frozenset({"schema_of_shard_tables", "duplicate_keys"})
+"""The items that compare several sources: they cannot ask a source without a login."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +111,8 @@ def check_subtasks(
     results += ShardChecks(state, workers, seconds, as_recorded).run(subtasks, all_subtasks)
     if keys:
         results += KeyChecks(state, workers, seconds).run(subtasks, all_subtasks, proven=prove_keys)
-    return Checks(tuple(_once_per_target(results)))
+    new = {one.source_id for one in subtasks if (one.task, one.source_id) not in state.subtasks}
+    return Checks(tuple(_once_per_target(with_ways_to_start(results, new))))
 
 
 def _once_per_target(results: Iterable[pb.CheckResult]) -> Iterator[pb.CheckResult]:
@@ -116,6 +135,22 @@ def flattened(answer: pb.CheckResponse, source: str) -> list[pb.CheckResult]:
         result.source = result.source or source
         results.append(result)
     return results + [as_result(error_from_proto(error), source) for error in answer.errors]
+
+
+def with_ways_to_start(results: Sequence[pb.CheckResult], new: Collection[str]) -> list[pb.CheckResult]:
+    """The results with the ways out of a task that does not exist yet at the sources ``new``. Those of the errors of a
+    login are for a task that is paused by it."""
+    refused = {one.source: one.name for one in results if one.source in new and one.code in _NO_LOGIN}
+    found: list[pb.CheckResult] = []
+    for one in results:
+        result = pb.CheckResult()
+        result.CopyFrom(one)
+        if one.source in refused:
+            is_unasked = one.name in _OVER_SOURCES and one.code == errors.check.CHECK_BROKEN.code
+            other = f"See item {refused[one.source]}." if is_unasked else one.instruction
+            result.instruction = _NO_LOGIN.get(one.code, other)
+        found.append(result)
+    return found
 
 
 def as_result(error: ShardmergeError, source: str) -> pb.CheckResult:

@@ -306,6 +306,34 @@ def test_the_only_shard_of_a_target_may_have_any_key(world: World) -> None:
     world.cluster.dmctl("stop-task", "cmp_solo")
 
 
+def test_a_row_that_the_target_changes_when_it_is_repaired_is_still_different(world: World) -> None:
+    """Only what is equal when it is read again counts as repaired."""
+    name = "cmp_trigger"
+    family = world.family(name, tables=1)
+    started(world, family, 20, FINE)
+    [(first,), (second,), (third,)] = world.target.query(f"SELECT id FROM {name}.orders ORDER BY id LIMIT 3")
+    world.target.execute(
+        f"UPDATE {name}.orders SET name = 'planted' WHERE id IN ({first}, {second})",
+        f"DELETE FROM {name}.orders WHERE id = {third}",
+        f"CREATE TRIGGER {name}.changes BEFORE INSERT ON {name}.orders FOR EACH ROW "
+        f"SET NEW.name = IF(NEW.id = {second}, 'changed', NEW.name)",
+    )
+    done = compare(world, name, "--repair")
+    assert done.answer.code == 1, done.answer.text
+    assert "3 differences found, 2 repaired, 1 left" in done.answer.text
+    assert {(int(line["key"]["id"]), line["repaired"]) for line in done.lines} == {
+        (first, True),
+        (second, False),
+        (third, True),
+    }
+    [reason] = [line["notRepaired"] for line in done.lines if "notRepaired" in line]
+    assert "when it was read again it differs in name" in reason
+    world.target.execute(f"DROP TRIGGER {name}.changes")
+    done = compare(world, name, "--repair")
+    assert (done.answer.code, len(done.lines), done.total("repaired")) == (0, 1, 1), done.answer.text
+    world.cluster.dmctl("stop-task", name)
+
+
 @contextmanager
 def comparing(world: World, task: str, *options: str) -> Generator[subprocess.Popen[str]]:
     """Run dmctl compare, at most for the duration of the block."""

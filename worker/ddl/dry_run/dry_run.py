@@ -20,7 +20,7 @@ from shardmerge.worker.core.mysql.show_create import CreateStatement
 from shardmerge.worker.core.table_plan import TablePlan, TargetTable
 from shardmerge.worker.ddl.dry_run.lock_outlook import LockOutlook, PendingStatement, ShardPosition, lock_outlook
 from shardmerge.worker.ddl.dry_run.model import Answer, ShardTable, SimulatedWait, changes_structure, statement_for
-from shardmerge.worker.ddl.dry_run.risks import Change, listed, risks
+from shardmerge.worker.ddl.dry_run.risks import Change, listed, risks, session_risk
 from shardmerge.worker.ddl.execute.added_keys import TargetKeys, with_extracted_columns
 from shardmerge.worker.ddl.execute.optimistic import (
     STRICT,
@@ -75,12 +75,20 @@ class DryRun:
         plan = self.tables[member].plan
         self._asked += 1
         try:
+            found = self._session_risk(member, text)
             answer = self._take(member, text)
-            return replace(answer, statement=self._in_parts(answer.statement))
+            return replace(answer, statement=self._in_parts(answer.statement), risks=(*found, *answer.risks))
         except ShardmergeError as error:
             if error.spec.error_class != "ddl":
                 raise
             return Answer(plan, "stops", reason=error.message, error=error)
+
+    def _session_risk(self, member: Member, given: str) -> tuple[str, ...]:
+        own = self.tables[member]
+        if self.mode == config_pb2.SHARD_MODE_NONE or not self._others(member):
+            return ()
+        statement, ddl = statement_for(given, own.plan)
+        return session_risk(statement, ddl, own.plan, is_mariadb=own.is_mariadb)
 
     def _take(self, member: Member, given: str) -> Answer:
         own, others = self.tables[member], self._others(member)
@@ -106,7 +114,7 @@ class DryRun:
         if self.mode != config_pb2.SHARD_MODE_NONE:
             check_mergeable(plan, (each.plan for each in others.values()), refusal)
             column = (
-                time_dependent_column(statement, ddl, plan.table, None, is_mariadb=own.is_mariadb) if others else ""
+                time_dependent_column(statement, ddl, plan.table, True, is_mariadb=own.is_mariadb) if others else ""
             )
             if column:
                 raise refusal(

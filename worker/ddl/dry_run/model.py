@@ -13,7 +13,7 @@ from shardmerge.worker.core.mysql.show_create import CreateStatement
 from shardmerge.worker.core.position import RelayOffset, SourcePosition
 from shardmerge.worker.core.table_plan import TablePlan, TargetTable
 from shardmerge.worker.ddl.decide.actions import Alter, DdlContext, ShardTarget, actions_of
-from shardmerge.worker.ddl.sql.rewrite import normal_form, rename_tables
+from shardmerge.worker.ddl.sql.rewrite import rename_tables, unordered_form
 from shardmerge.worker.ddl.sql.statement import parse_ddl
 from shardmerge.worker.ddl.sql.target_statement import Changing, for_table
 from shardmerge.worker.ddl.sql.token_reader import NotUnderstoodError, TokenReader
@@ -47,7 +47,7 @@ class SimulatedWait:
     def form(self) -> str:
         """Equal for equal statements, independent of the table."""
         again = parse_ddl(self.text, self.statement.schema, self.statement.sql_mode)
-        return normal_form(self.text, self.statement.sql_mode, again if again is not None else self.ddl)
+        return unordered_form(self.text, self.statement.sql_mode, again if again is not None else self.ddl)
 
     def on(self, target: TargetTable) -> str:
         """The statement for another table."""

@@ -8,13 +8,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from shardmerge.proto import listed_names
+from shardmerge.proto import errors, listed_names
 from shardmerge.worker.core.mysql.connection import quote_name
+from shardmerge.worker.core.table_plan import TablePlan
 from shardmerge.worker.ddl.execute.optimistic import renamed_of, replaced_of
 from shardmerge.worker.ddl.sql.column_definition import NO_DEFAULT, ColumnDefinition
 from shardmerge.worker.ddl.sql.common_type import INTEGERS, ColumnType, common_type
 from shardmerge.worker.ddl.sql.table_definition import TableDefinition
-from shardmerge.worker.ddl.sql.target_statement import Changing
+from shardmerge.worker.ddl.sql.target_statement import Changing, time_dependent_column
+from shardmerge.worker.relay.model import Statement
 
 _NAMED = 5  # the most shard tables that one sentence names
 
@@ -49,6 +51,18 @@ def risks(change: Change) -> tuple[str, ...]:
         *_unique(change),
         *_defaults(change),
         *_rewritten(change),
+    )
+
+
+def session_risk(statement: Statement, ddl: Changing, plan: TablePlan, *, is_mariadb: bool) -> tuple[str, ...]:
+    """A sentence if the session that runs the statement at the source decides whether the task stops before it."""
+    column = time_dependent_column(statement, ddl, plan.table, None, is_mariadb=is_mariadb)
+    if not column or time_dependent_column(statement, ddl, plan.table, True, is_mariadb=is_mariadb):
+        return ()
+    return (
+        f"it depends on explicit_defaults_for_timestamp of the session that runs it at {plan.source}: with OFF, column "
+        f"{quote_name(column)} gets the time of the statement in existing rows, and the task stops before it "
+        f"({errors.ddl.VALUES_OF_TIME.code})",
     )
 
 

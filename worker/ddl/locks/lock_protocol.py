@@ -10,7 +10,7 @@ from types import MappingProxyType
 from shardmerge.proto import state_pb2
 from shardmerge.proto.ddl_lock_rule import is_parked_at
 from shardmerge.worker.core.table_plan import TablePlan, TargetTable
-from shardmerge.worker.ddl.sql.rewrite import normal_form
+from shardmerge.worker.ddl.sql.rewrite import unordered_form
 from shardmerge.worker.ddl.sql.target_statement import for_table
 from shardmerge.worker.ddl.structure.schema_tracker import Tracked
 from shardmerge.worker.ddl.structure.structure_after import reparse
@@ -48,7 +48,7 @@ def parked_statement(item: Parked, plan: TablePlan, tracked: Tracked, after: str
 def form_of(item: Parked) -> str:
     """Equal for equal statements, however they are written."""
     _, ddl = reparse(item)
-    return hashlib.sha256(normal_form(item.text, item.sql_mode, ddl).encode()).hexdigest()[:16]
+    return hashlib.sha256(unordered_form(item.text, item.sql_mode, ddl).encode()).hexdigest()[:16]
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ MySQL Reference Manual, "CREATE TABLE Statement", "Data Type Default Values"; Ma
 from __future__ import annotations
 
 import re
+import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -73,7 +74,9 @@ class ColumnDefinition:
     @property
     def default_value(self) -> str:
         """The default, independent of the number of digits that the server prints for the type: DECIMAL(4,1) DEFAULT
-        1.5 and DECIMAL(5,2) DEFAULT 1.50 are equal."""
+        1.5 and DECIMAL(5,2) DEFAULT 1.50 are equal. FLOAT and DOUBLE DEFAULT 0.1 are not: FLOAT has a near value."""
+        if self.type.base in ("float", "double") and not self.type.arguments:
+            return _real_text(self.default, self.type.base)
         number = _NUMBER.fullmatch(self.default)
         if number is not None and (self.type.base in INTEGERS or self.type.base == "decimal"):
             return format(Decimal(number.group(1)).normalize(), "f")
@@ -126,6 +129,15 @@ class ColumnDefinition:
         if not self.type.charset or not self.text.startswith(bare):
             return self.text
         return self.type.sql + _OF_CHARSET.sub("", self.text[len(bare) :], count=1)
+
+
+def _real_text(default: str, base: str) -> str:
+    """The number that rows get for the default of a FLOAT or DOUBLE; the default itself where it is no number."""
+    try:
+        value = float(default.strip("'"))
+        return repr(value if base == "double" else struct.unpack("<f", struct.pack("<f", value))[0])
+    except (ValueError, OverflowError):
+        return default
 
 
 def is_literal(default: str) -> bool:

@@ -2,9 +2,9 @@
 
 MySQL Reference Manual, "Integer Types", "Fixed-Point Types", "The CHAR and VARCHAR Types", "The BINARY and VARBINARY
 Types", "The BLOB and TEXT Types", "The ENUM Type", "Fractional Seconds in Time Values", "Data Type Storage
-Requirements"; MariaDB, "Data Types". There is none where a value would be printed, padded or compared in another way:
-FLOAT as DOUBLE shows additional digits, CHAR and VARCHAR treat trailing spaces differently, a BINARY is padded to its
-length.
+Requirements"; MariaDB, "Data Types". There is none where a value would be padded or compared in another way: CHAR and
+VARCHAR treat trailing spaces differently, a BINARY is padded to its length. DOUBLE holds each FLOAT: servers convert it
+without a change of its value, and FLOAT is read as DOUBLE (worker/core/mysql/information_schema.py).
 """
 
 from __future__ import annotations
@@ -98,11 +98,17 @@ def common_type(types: Sequence[ColumnType]) -> ColumnType | NoCommonType:
         return _text(types, _TEXTS)
     if bases <= {"varbinary", *_BLOBS}:
         return _text(types, _BLOBS)
+    if bases <= {"float", "double"} and not any(each.arguments for each in types):
+        return _real(types)
+    if bases <= {"char", "varchar", *_TEXTS}:
+        if bases == {"char"}:
+            return max(types, key=lambda each: each.length)
+        return NoCommonType("no type treats trailing spaces as both do: CHAR drops them, VARCHAR and TEXT keep them")
     if len(bases) > 1:
         return NoCommonType(_NO_TYPE)
     if first.base == "decimal":
         return _decimal(types)
-    if first.base in _WITH_FRACTION or first.base == "char":
+    if first.base in _WITH_FRACTION:
         return max(types, key=lambda each: each.length)
     if first.base in _WITH_MEMBERS:
         longest = max(types, key=lambda each: len(each.arguments))
@@ -148,14 +154,17 @@ def _text(types: Sequence[ColumnType], family: tuple[str, ...]) -> ColumnType | 
     return replace(types[0], base=family[max(kinds)], arguments=())
 
 
+def _real(types: Sequence[ColumnType]) -> ColumnType:
+    base = "double" if any(each.base == "double" for each in types) else "float"
+    return ColumnType(base, unsigned=all(each.unsigned for each in types))
+
+
 def _decimal(types: Sequence[ColumnType]) -> ColumnType | NoCommonType:
-    if len({each.unsigned for each in types}) > 1:
-        return NoCommonType("one is UNSIGNED")
     scale = max(map(_scale, types))
     digits = scale + max(each.length - _scale(each) for each in types)
     if digits > _MAX_DIGITS or scale > _MAX_SCALE:
         return NoCommonType(f"DECIMAL({digits},{scale}) is more than the server has")
-    return replace(types[0], arguments=(str(digits), str(scale)))
+    return ColumnType("decimal", (str(digits), str(scale)), unsigned=all(each.unsigned for each in types))
 
 
 def _scale(decimal: ColumnType) -> int:

@@ -182,22 +182,73 @@ def normal_form(text: str, sql_mode: int | None, ddl: Ddl) -> str:
     """
     if isinstance(ddl, TruncateTable):
         return "truncate table ?"
+    return " ".join(_as_alter([part for _, part in _normal_parts(text, sql_mode, ddl)], ddl))
+
+
+def unordered_form(text: str, sql_mode: int | None, ddl: Ddl) -> str:
+    """As :func:`normal_form`, but one text for all orders of an ALTER TABLE's clauses if only the order of columns
+    depends on it. That does not count: rows and statements use names."""
+    if not isinstance(ddl, AlterTable) or not _is_in_any_order(ddl):
+        return normal_form(text, sql_mode, ddl)
+    head: list[str] = []
+    clauses: dict[int, list[str]] = {}
+    for start, part in _normal_parts(text, sql_mode, ddl):
+        clause = next((each.start for each in ddl.clauses if each.start <= start < each.end), None)
+        if clause is not None:
+            clauses.setdefault(clause, []).append(part)
+        elif not clauses:
+            head.append(part)
+    if any(_NAMED_BY_SERVER.intersection(each) for each in clauses.values()):
+        return normal_form(text, sql_mode, ddl)
+    return " ".join((*head, " , ".join(sorted(map(" ".join, clauses.values())))))
+
+
+_NAMED_BY_SERVER = frozenset({"check", "index", "key", "primary", "references", "unique"})
+"""Words of a column's definition with which the server numbers names in the order of the clauses. Names in quotes keep
+their quotes."""
+
+_OF_NAMES = frozenset(
+    {
+        ClauseKind.ADD_COLUMN,
+        ClauseKind.DROP_COLUMN,
+        ClauseKind.CHANGE_COLUMN,
+        ClauseKind.MODIFY_COLUMN,
+        ClauseKind.RENAME_COLUMN,
+        ClauseKind.SET_DEFAULT,
+        ClauseKind.DROP_DEFAULT,
+    }
+)
+"""Clauses that change only what they name."""
+
+
+def _is_in_any_order(ddl: AlterTable) -> bool:
+    """Whether no clause concerns what another one concerns."""
+    concerned: list[str] = []
+    for clause in ddl.clauses:
+        if clause.kind is ClauseKind.HOW:
+            continue
+        if clause.kind not in _OF_NAMES:
+            return False
+        concerned += {name.lower() for name in (*clause.columns, clause.new_name) if name}
+    return len(concerned) == len(set(concerned))
+
+
+def _normal_parts(text: str, sql_mode: int | None, ddl: Ddl) -> Iterator[tuple[int, str]]:
+    """The normal form's parts, each with its position in ``text``."""
     found = list(tokens(text, sql_mode or 0))
     while found and found[-1].is_symbol(";"):
         found.pop()
     own = _own(ddl)
     silent, alike = _index_words(found, ddl)
     gone = _optional(found, ddl) | silent
-    parts: list[str] = []
     for token in found:
         if token.start in gone:
             continue
         within = [(start, end) for start, end in own if start <= token.start < end]
         if not within:
-            parts.append("index" if token.start in alike else _spelt(token))
+            yield token.start, "index" if token.start in alike else _spelt(token)
         elif token.start == within[0][0]:
-            parts.append("?")
-    return " ".join(_as_alter(parts, ddl))
+            yield token.start, "?"
 
 
 _KINDS = ("UNIQUE", "FULLTEXT", "SPATIAL", "VECTOR")

@@ -13,7 +13,7 @@ from shardmerge.worker.core.mysql.connection import Session
 from shardmerge.worker.core.mysql.create_table import parse_create_table, printed_collation
 from shardmerge.worker.core.mysql.show_create import CreateStatement
 from shardmerge.worker.core.table import Table
-from shardmerge.worker.ddl.sql.table_definition import TableDefinition, parse_table_definition
+from shardmerge.worker.ddl.sql.table_definition import TableDefinition, lowercase_names, parse_table_definition
 from shardmerge.worker.ddl.structure.schema_tracker import DeclaredColumns, SchemaTracker
 
 _RECENT = 20_000
@@ -74,8 +74,9 @@ def _as_it_is(table: Table) -> Table:
 
 
 def digest_of(creation: CreateStatement) -> str:
-    """The digest of a CREATE TABLE from the tracker's server. The order of columns and keys does not count, because
-    rows and statements use names."""
+    """The digest of a CREATE TABLE from the tracker's server. The order of columns and keys does not count, nor does
+    the letter case of their names, because rows and statements use names."""
     found = parse_create_table(creation.text)
-    text = "\n".join([*sorted(found.items), found.comment, printed_collation(creation.text) or creation.collation])
+    items = sorted(map(lowercase_names, found.items))
+    text = "\n".join([*items, found.comment, printed_collation(creation.text) or creation.collation])
     return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -62,6 +62,18 @@ def difference(finding: Finding, table: ComparedTable) -> pb.RowDifference:
             return entry
 
 
+def still_different(finding: Finding, table: ComparedTable) -> str:
+    """Why a row that was repaired does not count as repaired."""
+    match finding:
+        case Missing():
+            what = "the target lacks it"
+        case Extra():
+            what = "the target still has it"
+        case Different(columns=columns):
+            what = f"it differs in {', '.join(table.columns[at].name for at in columns[:_MOST_COLUMNS])}"
+    return f"it was written, and when it was read again {what}: look for a trigger or another writer at the target"
+
+
 def unjudged_key(key: Key, table: ComparedTable) -> pb.RowDifference:
     return _named(key, table, pb.RowDifference.KIND_UNJUDGED)
 

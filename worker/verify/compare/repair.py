@@ -38,7 +38,7 @@ KEYS_PER_TRANSACTION = 200
 
 @dataclass(frozen=True, slots=True)
 class Repaired:
-    """``done``: keys whose row is now correct. ``refused``: keys that were not repaired, with the reason. All others
+    """``done``: keys whose row is correct. ``refused``: keys that were not repaired, with the reason. All others
     changed meanwhile."""
 
     done: frozenset[Literals]

@@ -31,7 +31,7 @@ from shardmerge.worker.verify.compare.compared_relations import ComparedRelation
 from shardmerge.worker.verify.compare.compared_tables import ComparedTable, TableQueries, UnkeyedTables
 from shardmerge.worker.verify.compare.judge import Finding, candidates, diff_rows
 from shardmerge.worker.verify.compare.keys import Key
-from shardmerge.worker.verify.compare.messages import fill_report
+from shardmerge.worker.verify.compare.messages import fill_report, still_different
 from shardmerge.worker.verify.compare.orphans import OrphanSearch
 from shardmerge.worker.verify.compare.patience import Patience
 from shardmerge.worker.verify.compare.repair import KEYS_PER_TRANSACTION, Repaired, repair
@@ -309,7 +309,18 @@ class _Comparer:
             left = [key for key in left if key.target not in done and key.target not in refused]
             if not left:
                 break
-        return Repaired(frozenset(done), refused)
+        written = [finding.key for finding in findings if finding.key.target in done]
+        refused |= self._still_different(tuple(dict.fromkeys(written)), table, reads)
+        return Repaired(frozenset(done - refused.keys()), refused)
+
+    def _still_different(
+        self, written: Sequence[Key], table: ComparedTable, reads: TableQueries
+    ) -> dict[Literals, str]:
+        """Why repaired rows do not count as repaired, by key. The target may have changed a value that it accepted: a
+        trigger does so."""
+        findings, changing = self._diff_between_watermarks(written, table, reads)
+        reasons = dict.fromkeys((key.target for key in changing), "it changed each time that it was read again")
+        return reasons | {finding.key.target: still_different(finding, table) for finding in findings}
 
     def _await_lanes_now(self) -> None:
         """Wait until the lanes are near the source's end, so that the repair blocks them only for few events."""

@@ -6,7 +6,10 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from shardmerge.worker.ddl.dry_run.risks import Change, listed, risks
+from shardmerge.worker.core.table import Column, Table, ValueKind
+from shardmerge.worker.core.table_plan import TablePlan
+from shardmerge.worker.ddl.dry_run.model import statement_for
+from shardmerge.worker.ddl.dry_run.risks import Change, listed, risks, session_risk
 from shardmerge.worker.ddl.sql.statement import parse_ddl
 from shardmerge.worker.ddl.sql.table_definition import TableDefinition
 from shardmerge.worker.ddl.sql.target_statement import Changing
@@ -135,3 +138,24 @@ def test_possible_in_place_changes_are_not_called_a_copy() -> None:
 def test_many_names_are_cut() -> None:
     assert listed(["a", "b"]) == "a, b"
     assert listed(list("abcdefg")) == "a, b, c, d, e and 2 more"
+
+
+@pytest.mark.parametrize(
+    ("clause", "mysql", "mariadb"),
+    [
+        ("MODIFY c TIMESTAMP NOT NULL", True, False),  # MariaDB stops the task in every session
+        ("MODIFY c TIMESTAMP", True, True),
+        ("ADD n TIMESTAMP", True, True),
+        ("ADD n TIMESTAMP DEFAULT NOW()", False, False),
+        ("MODIFY c TIMESTAMP NULL", False, False),
+        ("ADD n INT", False, False),
+    ],
+)
+def test_what_depends_on_the_session_of_the_source(clause: str, *, mysql: bool, mariadb: bool) -> None:
+    columns = (Column("c", ValueKind.DATETIME, "datetime", nullable=True),)
+    plan = TablePlan(3, "s1", Table("d", "t", columns, (), "", (), False, "InnoDB"), "all", "t", (), ())
+    statement, ddl = statement_for(f"ALTER TABLE d.t {clause}", plan)
+    for is_mariadb, depends in ((False, mysql), (True, mariadb)):
+        found = session_risk(statement, ddl, plan, is_mariadb=is_mariadb)
+        assert bool(found) is depends
+        assert all("explicit_defaults_for_timestamp" in each and "at s1" in each for each in found)

@@ -45,6 +45,7 @@ def items(text: str) -> tuple[str, ...]:
 
 
 A, B = "`a` int DEFAULT NULL", "`b` int NOT NULL DEFAULT 5"
+F = "`f` float DEFAULT 0.1"
 
 BIN, CI = "`s` varchar(9) DEFAULT NULL", "`s` varchar(9) COLLATE utf8mb4_general_ci DEFAULT NULL"
 OF_CI = "CHARACTER SET utf8mb4 COLLATE utf8mb4_general_ci"
@@ -84,6 +85,18 @@ JOINED: dict[str, tuple[Case, tuple[str, ...]]] = {
     ),
     "the last narrows what the operator has widened": (
         Case("`a` bigint DEFAULT NULL", (A,), A, "`a` smallint DEFAULT NULL"),
+        (),
+    ),
+    "FLOAT widened to DOUBLE": (
+        Case(F, (F,), F, "`f` double DEFAULT 0.1"),
+        ("MODIFY COLUMN `f` double DEFAULT 0.1",),
+    ),
+    "FLOAT widened to DOUBLE by the last": (
+        Case("`f` double DEFAULT 0.1", ("`f` double DEFAULT 0.1",), F, "`f` double DEFAULT 0.1"),
+        (),
+    ),
+    "FLOAT added where the target has DOUBLE": (
+        Case("`f` double DEFAULT 1.5", ("`f` double DEFAULT 1.5", ""), "", "`f` float DEFAULT 1.5"),
         (),
     ),
     "put together": (
@@ -450,6 +463,29 @@ REFUSED: dict[str, tuple[Case, str, str, str, bool]] = {
         False,
     ),
     "a default that some lack": (Case(B, (B, ""), B, "`b` int NOT NULL DEFAULT 6"), "o1 lacks", "b", "o1", False),
+    "DOUBLE narrowed to FLOAT": (
+        Case(
+            "`f` double DEFAULT NULL", ("`f` double DEFAULT NULL",), "`f` double DEFAULT NULL", "`f` float DEFAULT NULL"
+        ),
+        "narrower",
+        "f",
+        "",
+        True,
+    ),
+    "a default that FLOAT and DOUBLE hold as two values": (
+        Case(F, (F, ""), F, "`f` double DEFAULT 0.1"),
+        "o1 lacks",
+        "f",
+        "o1",
+        False,
+    ),
+    "a default of DOUBLE where the target has it as FLOAT": (
+        Case(F, (F, ""), "", "`f` double DEFAULT 0.1"),
+        "already have its default",
+        "f",
+        "o0",
+        False,
+    ),
     "a type of another family": (Case(A, (A,), A, "`a` varchar(9) DEFAULT NULL"), "no type", "a", "", True),
     "not the others' family": (
         Case("`a` int unsigned DEFAULT NULL", ("`a` int unsigned DEFAULT NULL",), "`a` smallint DEFAULT NULL", A),

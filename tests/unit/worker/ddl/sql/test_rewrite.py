@@ -10,7 +10,13 @@ from hypothesis import strategies as st
 
 from shardmerge.proto.sql_lexer import ANSI_QUOTES
 from shardmerge.worker.ddl.sql.clause import Clause, ClauseKind
-from shardmerge.worker.ddl.sql.rewrite import normal_form, rename_tables, without_clauses, without_references
+from shardmerge.worker.ddl.sql.rewrite import (
+    normal_form,
+    rename_tables,
+    unordered_form,
+    without_clauses,
+    without_references,
+)
 from shardmerge.worker.ddl.sql.statement import AlterTable, Ddl, names, parse_ddl
 from tests.support.ddl_cases import ALTERS, CLAUSES, OTHERS, Case
 
@@ -275,6 +281,43 @@ def test_equal_statements_have_one_normal_form(one: str, other: str) -> None:
 )
 def test_different_statements_have_different_normal_forms(one: str, other: str) -> None:
     assert form(one) != form(other)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("ALTER TABLE t ADD a INT, ADD b INT", "alter table u add column B int, add A int, LOCK=NONE"),
+        ("ALTER TABLE t ADD a INT AFTER x, ADD b INT AFTER a", "ALTER TABLE t ADD b INT AFTER a, ADD a INT AFTER x"),
+        ("ALTER TABLE t DROP a, MODIFY b INT, CHANGE c d INT", "ALTER TABLE t CHANGE c d INT, DROP a, MODIFY b INT"),
+        ("ALTER TABLE t ALTER a SET DEFAULT 1, ADD `key` INT", "ALTER TABLE t ADD `key` INT, ALTER a SET DEFAULT 1"),
+        ("ALTER TABLE t ADD (a INT, b INT), DROP c", "ALTER TABLE t DROP c, ADD (a INT, b INT)"),
+    ],
+)
+def test_statements_in_another_order_have_one_form(one: str, other: str) -> None:
+    assert unordered_form(one, 0, read(one)) == unordered_form(other, 0, read(other))
+
+
+@pytest.mark.parametrize(
+    "clauses",
+    [
+        ("ADD KEY (a)", "ADD KEY (a, b)"),
+        ("ADD a INT UNIQUE", "ADD b INT UNIQUE"),
+        ("ADD a INT CHECK (a > 1)", "ADD b INT CHECK (b > 1)"),
+        ("RENAME COLUMN a TO b", "RENAME COLUMN b TO a"),
+        ("CHANGE a b INT", "ADD a INT"),
+        ("DROP a", "ADD A INT"),
+        ("CONVERT TO CHARACTER SET utf8mb4", "MODIFY a VARCHAR(5)"),
+        ("ADD a INT", "COMMENT 'x'"),
+    ],
+)
+def test_the_order_of_clauses_counts_where_the_result_may_depend_on_it(clauses: tuple[str, str]) -> None:
+    one, other = (f"ALTER TABLE t {', '.join(each)}" for each in (clauses, clauses[::-1]))
+    assert unordered_form(one, 0, read(one)) == form(one) != form(other) == unordered_form(other, 0, read(other))
+
+
+@pytest.mark.parametrize("text", ["CREATE INDEX i ON t (a)", "ALTER TABLE t ADD a INT", "TRUNCATE t", "DROP TABLE t"])
+def test_a_single_clause_has_its_normal_form(text: str) -> None:
+    assert unordered_form(text, 0, read(text)) == form(text)
 
 
 def test_normal_form() -> None:

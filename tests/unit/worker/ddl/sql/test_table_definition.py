@@ -224,6 +224,15 @@ def test_names_in_lower_case() -> None:
     )
 
 
+def test_the_digest_is_independent_of_order_and_letter_case_of_names() -> None:
+    def digest(*items: str) -> str:
+        return digest_of(CreateStatement(f"CREATE TABLE `t` ({', '.join(items)}) ENGINE=InnoDB", "utf8mb4_bin"))
+
+    one = digest("`a` int DEFAULT 7", "`B` varchar(9) DEFAULT 'X`Y`'", "KEY `k` (`a`,`B`)")
+    assert one == digest("`b` varchar(9) DEFAULT 'X`Y`'", "`A` int DEFAULT 7", "KEY `K` (`A`,`b`)")
+    assert one != digest("`b` varchar(9) DEFAULT 'x`y`'", "`A` int DEFAULT 7", "KEY `K` (`A`,`b`)")
+
+
 def test_the_default_of_a_server_that_lacks_the_recorded_one() -> None:
     column = "`v` varchar(9) COMMENT 'COLLATE=x\n) COLLATE=y'"
     printed = f"CREATE TABLE `t` (\n  {column}\n) ENGINE=InnoDB DEFAULT CHARSET=latin1"
