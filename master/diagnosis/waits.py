@@ -309,7 +309,7 @@ def joining_tables(view: SourceView) -> Iterator[Finding]:
                 "join-failed",
                 HELD + 5,
                 f"{tables} could not join the task: [{join.error.code} {join.error.name}] {join.error.message}{again}",
-                (*workaround(view, join.error), *_begin_anew(view, join.error)),
+                (*workaround(view, join.error), *_try_again(view, join.error)),
                 names=names,
                 figures={"code": join.error.code},
             )
@@ -323,14 +323,10 @@ def joining_tables(view: SourceView) -> Iterator[Finding]:
             )
 
 
-def _begin_anew(view: SourceView, error: ErrorDetail) -> Iterator[str]:
-    """How tables join that wait for a person: the subtask runs, so that resume-task alone changes nothing."""
-    if not error.retryable:
-        of = f"{view.task_word} -s {view.source_word}"
-        yield (
-            f"Then `dmctl pause-task {of}` and `dmctl resume-task {of}`: `resume-task` alone changes nothing, because "
-            "the task runs."
-        )
+def _try_again(view: SourceView, error: ErrorDetail) -> Iterator[str]:
+    """How tables join that wait for a person, unless the error's text has it."""
+    if not error.retryable and not any("resume-task" in text for text in workaround(view, error)):
+        yield f"Then `dmctl resume-task {view.task_word} -s {view.source_word}`."
 
 
 def silent_lanes(view: SourceView) -> Iterator[Finding]:

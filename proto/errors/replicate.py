@@ -138,7 +138,9 @@ TARGET_STATEMENT = _define(
     "target-refused",
     scope=Scope.TARGET,
     message="target {host}:{port} refused a statement: {reason} (errno {errno})",
-    workaround="Correct what the server's message names, then `dmctl resume-task {task} -s {source}`.",
+    workaround="Correct what the server's message names, then `dmctl resume-task {task} -s {source}`. If a merged "
+    "table was changed there (dropped a column, for example), undo that first; its values in earlier rows are "
+    "lost: when query-status shows the task as synced, `dmctl compare {task} --repair` copies them.",
 )
 TABLE_UNKNOWN = _define(
     40010,

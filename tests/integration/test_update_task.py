@@ -101,8 +101,7 @@ def test_a_table_leaves_and_comes_back(world: World) -> None:
     for instance in (1, 2):
         part = (instance << 59) + (1 << 52) + (2 << 44)
         world.target.execute(f"DELETE FROM leaves.orders WHERE id BETWEEN {part} AND {part + (1 << 44) - 1}")
-    cluster.dmctl("pause-task", "leaves")
-    cluster.wait_paused("leaves")
+    # The task runs: the tables are tried again without a stop of its lanes.
     cluster.dmctl("resume-task", "leaves")
     cluster.wait_joined("leaves")
     cluster.wait_replicating("leaves")

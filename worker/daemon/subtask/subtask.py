@@ -225,6 +225,8 @@ class SubTask:
                 self._stop.set()
             elif self._state.stage == pb.STAGE_RUNNING and not self._stop.is_set:
                 self._tried_revision = decision.revision  # the current run is what is wanted
+                if isinstance(self._unit, JoiningUnit) and isinstance(self._state, Running):
+                    self._unit.retry()
             elif (
                 decision.config != old.config and self._tried_revision == old.revision and _same_request(decision, old)
             ):

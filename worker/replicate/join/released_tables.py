@@ -82,3 +82,6 @@ class ReleasedTables:
 
     def has_more(self) -> bool:
         return self.parked.lowest() is not None
+
+    def retry(self) -> None:
+        self.rest.retry()

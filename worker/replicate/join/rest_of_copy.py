@@ -119,6 +119,11 @@ class RestOfCopy:
             self._retry(failure, pause)
             stop.wait(pause)
 
+    def retry(self) -> None:
+        """Copy again the tables that an error has stopped."""
+        with self._lock:
+            self._stopped = {}
+
     def status(self) -> tuple[worker_pb2.JoinStatus, ...]:
         """For query-status: the copy that runs, and each failure."""
         with self._lock:

@@ -132,6 +132,10 @@ class TableSource(Protocol):
         """The status of pending tables whose history is copied: the copy that runs, and each failure."""
         ...
 
+    def retry(self) -> None:
+        """An operator asks to try again what has failed."""
+        ...
+
 
 class JoiningUnit:
     """A :class:`shardmerge.worker.unit.contract.ProcessUnit`: a subtask's own lanes for as long as they run, and in
@@ -278,6 +282,12 @@ class JoiningUnit:
             seconds=pause if error.spec.retryable else None,
         )
         self._context.on_tables("tables cannot join", join.status().tables, error)
+
+    def retry(self) -> None:
+        """Try again now what has failed: an operator may have removed the cause."""
+        self._table_source.retry()
+        if self._error is not None:
+            self._retry_at = time.monotonic()
 
     def _wait_for_retry(self, own: _Running) -> bool:
         """Wait until the next attempt is due; True when the subtask's own lanes have ended first."""

@@ -36,6 +36,20 @@ def _give_engine(merge: Merge, printed: Printed) -> None:
     merge.operator.runs(printed, "resume-task")
 
 
+def _drop_note(merge: Merge) -> Printed:
+    """A column of the merged table is dropped at the target."""
+    merge.target(f"ALTER TABLE {merge.merged} DROP COLUMN note")
+    merge.insert(1, 1, "after")
+    return merge.operator.stopped(40026, ONE)
+
+
+def _give_note(merge: Merge, printed: Printed) -> None:
+    merge.target(f"ALTER TABLE {merge.merged} ADD COLUMN note VARCHAR(120) NULL AFTER state")
+    merge.operator.runs(printed, "resume-task")
+    merge.world.settle([merge.family.name])
+    merge.operator.runs(printed, "compare")
+
+
 def _revoke(merge: Merge) -> Printed:
     """The account of the target may no longer write the merged table."""
     cluster, name = merge.world.cluster, merge.family.name
@@ -80,6 +94,7 @@ def _without_filter(merge: Merge, printed: Printed) -> None:
 DATA_WAYS_OUT = (
     WayOut(40031, "the merged table gets an engine without transactions", _no_transactions, _give_engine, sources=1),
     WayOut(40021, "a privilege at the target is revoked", _revoke, _grant, sources=1),
+    WayOut(40026, "a column of the merged table is dropped at the target", _drop_note, _give_note),
     WayOut(
         40070,
         "an event filter stops the task before rows",
