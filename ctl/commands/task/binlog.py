@@ -9,13 +9,27 @@ from shardmerge.ctl.files import task_name
 from shardmerge.ctl.options import shared
 from shardmerge.ctl.session import Session
 from shardmerge.proto import master_pb2 as pb
+from shardmerge.proto.binlog_place import parse_binlog_place
 
 _Op = pb.HandleBinlogRequest
 
 _SQL = {"ignore_unknown_options": True}
 """A statement may be given without quotation marks, as to DM's dmctl: its "-1" or "--" is not an option."""
+
+
+def _place(_: click.Context, __: click.Parameter, text: str) -> str:
+    if text and parse_binlog_place(text) is None:
+        raise click.BadParameter(f"{text!r} is no position: give FILE:POS, such as mysql-bin.000001:1234")
+    return text
+
+
 _PLACE = click.option(
-    "-b", "--binlog-pos", default="", metavar="FILE:POS", help="position of the statement  [where the task has stopped]"
+    "-b",
+    "--binlog-pos",
+    default="",
+    metavar="FILE:POS",
+    callback=_place,
+    help="position of the statement  [where the task has stopped]",
 )
 
 
@@ -98,7 +112,9 @@ def revert(task: str, binlog_pos: str) -> int:
 
 @binlog.command("list", short_help="show the overrides")
 @click.argument("task", metavar="TASK|FILE")
-@click.option("-b", "--binlog-pos", default="", metavar="FILE:POS", help="only of the statement at this position")
+@click.option(
+    "-b", "--binlog-pos", default="", metavar="FILE:POS", callback=_place, help="only of the statement at this position"
+)
 @shared()
 def show(task: str, binlog_pos: str) -> int:
     """Show the overrides of the task's statements, and the rows that were skipped.
