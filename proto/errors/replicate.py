@@ -35,9 +35,10 @@ DIVERGED = _define(
     '`dmctl binlog skip {task} -s {source} -b "{position}"`; the task continues. If it stops at a further row, skip '
     "that, too. When query-status shows it as synced, `dmctl compare {task} --repair` copies the present rows of the "
     "source. Do not insert the row by hand: it would be the row as it is now, not as it was before this change. If "
-    "many rows are missing, because the table was emptied, for example: set safe-mode: true under `syncers` in the "
-    "task file and `dmctl update-task <file>` instead of skipping them; after the comparison remove it in the same "
-    "way. For a target that was loaded by other means: safe-mode: true.",
+    "many rows are missing, because the table was emptied, for example: set safe-mode: true in a block of `syncers` in "
+    "the task file, name the block as syncer-config-name of each source, and `dmctl update-task <file>` instead of "
+    "skipping them; after the comparison remove it in the same way. For a target that was loaded by other means: "
+    "safe-mode: true.",
 )
 FENCED = _define(
     40003,
@@ -110,8 +111,8 @@ TARGET_READ_ONLY = _define(
     "target-read-only",
     scope=Scope.TARGET,
     message="target {host}:{port} is read-only: {reason} (errno {errno})",
-    workaround="Make the target writable or point `target-database` at the writable server; the task "
-    "continues by itself.",
+    workaround="Make the target writable; the task continues by itself. If a replica of it has taken over: `dmctl "
+    "stop-task <task>`, point `target-database` in the task file at that server, `dmctl start-task <file>`.",
     retryable=True,
 )
 TARGET_STORAGE = _define(
@@ -530,12 +531,13 @@ RENAME_UNCLEAR = _define(
     "records were changed by hand, restore them.",
 )
 _LOST_ROWS = (
-    "When query-status shows it as synced, `dmctl compare {task} --repair --table {target_schema}.{target_table}` "
-    "copies the rows again. If it stops with 40002 before that, because the source has changed a lost row: set "
-    "safe-mode: true under `syncers` in the task file and `dmctl update-task <file>`; after the comparison remove it "
-    "in the same way. Or, without a comparison: take all shard tables of {target_schema}.{target_table} out of the "
-    "task file, `dmctl update-task <file>`, drop the table at the target if it is there, and add them again with "
-    "another update-task: it is created and their history is copied."
+    "When query-status shows it as synced, `dmctl compare {task} --repair --table {target_schema}.{target_table}`"
+    " copies the rows again. If it stops with 40002 before that, because the source has changed a lost row: set "
+    "safe-mode: true in a block of `syncers` in the task file, name the block as syncer-config-name of each "
+    "source, and `dmctl update-task <file>`; after the comparison remove it in the same way. Or, without a "
+    "comparison: take all shard tables of {target_schema}.{target_table} out of the task file, `dmctl update-task"
+    " <file>`, drop the table at the target if it is there, and add them again with another update-task: it is "
+    "created and their history is copied."
 )
 MERGED_TABLE_MISSING = _define(
     40097,

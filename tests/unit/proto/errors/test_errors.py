@@ -58,7 +58,11 @@ def test_values_that_are_not_known_are_shown_as_in_a_commands_help() -> None:
 def test_the_way_out_of_missing_rows_ends_for_an_emptied_table_too() -> None:
     """Skipping one event after the other takes longer than the source needs to change further rows."""
     way_out = errors.replicate.DIVERGED(source="s1", task="merge", position="(f, 4)").workaround
-    steps = ["`dmctl binlog skip merge -s s1 -b", "`dmctl compare merge --repair`", "safe-mode: true under `syncers`"]
+    steps = [
+        "`dmctl binlog skip merge -s s1 -b",
+        "`dmctl compare merge --repair`",
+        "safe-mode: true in a block of `syncers`",
+    ]
     places = [way_out.find(step) for step in [*steps, "`dmctl update-task <file>`"]]
     assert places == sorted(places)
     assert places[0] > 0
