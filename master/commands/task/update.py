@@ -203,7 +203,8 @@ class UpdateCommand:
         parts = self.preview(wanted, state)
         notes = (*absent_notes(wanted), *file.notes)
         if request.dry_run:
-            return answer_of(parts, (*rename_note(parts), *notes), dry_run=True)
+            refused = () if request.move_tables else move_note(parts)
+            return answer_of(parts, (*refused, *rename_note(parts), *notes), dry_run=True)
         if not request.move_tables:
             check_no_moves(file.name, parts)
         if refused := [part for part in parts if not part.result]:
@@ -308,7 +309,7 @@ def rename_note(parts: Iterable[pb.SourceUpdate]) -> tuple[str, ...]:
 def check_no_moves(task: str, parts: Iterable[pb.SourceUpdate]) -> None:
     """Check that no shard table gets another target: a wrong name in the routes would copy everything elsewhere, and
     leave the table that is in use as it is. Pure. Raises UPDATE_MOVES."""
-    moves = [(part.source, table) for part in parts for table in part.tables if table.kind == TableChange.MOVES]
+    moves = _moves(parts)
     if moves:
         source, table = moves[0]
         raise errors.master.UPDATE_MOVES(
@@ -319,6 +320,21 @@ def check_no_moves(task: str, parts: Iterable[pb.SourceUpdate]) -> None:
             before=table.before,
             after=table.after,
         )
+
+
+def move_note(parts: Iterable[pb.SourceUpdate]) -> tuple[str, ...]:
+    """What an update without a dry run would refuse (:func:`check_no_moves`). Pure."""
+    moves = _moves(parts)
+    if not moves:
+        return ()
+    return (
+        f"{len(moves)} shard table(s) get another target table, which copies their history again: update-task refuses "
+        "this without --move-tables.",
+    )
+
+
+def _moves(parts: Iterable[pb.SourceUpdate]) -> list[tuple[str, TableChange]]:
+    return [(part.source, table) for part in parts for table in part.tables if table.kind == TableChange.MOVES]
 
 
 def absent_notes(wanted: Wanted) -> tuple[str, ...]:

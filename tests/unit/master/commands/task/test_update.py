@@ -10,6 +10,7 @@ from shardmerge.master.commands.task.rename_target import check_alone, check_mov
 from shardmerge.master.commands.task.update import (
     check_no_moves,
     check_shard_mode,
+    move_note,
     rename_note,
     select,
     settings_changed,
@@ -94,6 +95,14 @@ def test_a_dry_run_names_the_rename_where_it_is_possible() -> None:
         [_changes(move), _changes(setting="replicate.lanes")],
     ):
         assert rename_note(parts) == (), parts
+
+
+def test_a_dry_run_names_the_option_that_the_update_needs() -> None:
+    move = (TableChange.MOVES, "`d`.`t`", "`d`.`u`")
+    [note] = move_note([_changes(move, move), _changes(), _changes(move)])
+    assert note.startswith("3 shard table(s)")
+    assert "--move-tables" in note
+    assert move_note([_changes((TableChange.JOINS, "", "`d`.`u`"))]) == ()
 
 
 def test_a_rename_is_all_that_the_file_changes() -> None:
