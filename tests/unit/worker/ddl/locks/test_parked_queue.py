@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from shardmerge.worker.core.position import RelayOffset, SourcePosition
-from shardmerge.worker.ddl.locks.parked_queue import ParkedQueue
+from shardmerge.worker.ddl.locks.parked_queue import ParkedQueue, ParkedTable, Stage
 from shardmerge.worker.target.records.ddl_progress import StatementPlace
 from shardmerge.worker.target.records.parked_tables import Parked
 from shardmerge.worker.target.records.statement_session import UNKNOWN_SESSION
@@ -76,3 +76,27 @@ def test_a_release_with_further_statements_that_precedes_the_parking_is_kept() -
     assert queue.parked() == {}
     assert queue.released() == {1: (released, RelayOffset(1, 1))}
     assert queue.waiting() == {}
+
+
+def test_a_released_table_is_not_ready_while_the_lanes_apply_its_rows() -> None:
+    queue = ParkedQueue()
+    queue.announce({1: RelayOffset(1, 9)})
+    queue.park({1: _parked(1, released=True)}, {1: RelayOffset(1, 9)})
+    assert (queue.released(), queue.parked().keys()) == ({}, {1})
+    queue.committed(RelayOffset(1, 9))
+    assert (queue.released().keys(), queue.parked()) == ({1}, {})
+
+
+def test_the_stages_of_a_parked_table() -> None:
+    item, place = _parked(1, released=True, resumes_copy=2), RelayOffset(1, 9)
+    assert [
+        table.stage
+        for table in (
+            ParkedTable(leaves_at=place),
+            ParkedTable(replace(item, released=False), place, place),
+            ParkedTable(replace(item, released=False), place),
+            ParkedTable(item),
+            ParkedTable(item, place, copied=1),
+            ParkedTable(item, place, copied=2),
+        )
+    ] == list(Stage)
