@@ -121,15 +121,14 @@ def check_dates(context: StatementContext, plan: TablePlan) -> None:
     replaced = replaced_dates(context.statement, context.ddl)
     if not replaced:
         return
-    for each in dates:
-        condition = _replaced(quote_name(each.target_name), replaced)
-        if rows(context.session, f"SELECT 1 FROM {plan.target.quoted} WHERE {condition} LIMIT 1"):
-            raise context.refusal(
-                errors.ddl.DATES_REPLACED,
-                table=plan.table.full_name,
-                column=each.column.name,
-                target=plan.target.quoted,
-            )
+    conditions = [_replaced(quote_name(each.target_name), replaced) for each in dates]
+    # One read of the table, whatever the number of columns.
+    listed = f"SELECT {', '.join(conditions)} FROM {plan.target.quoted} WHERE {' OR '.join(conditions)} LIMIT 1"
+    for row in rows(context.session, listed):
+        column = next(each.column.name for each, is_replaced in zip(dates, row, strict=True) if int(is_replaced or 0))
+        raise context.refusal(
+            errors.ddl.DATES_REPLACED, table=plan.table.full_name, column=column, target=plan.target.quoted
+        )
 
 
 def _replaced(column: str, replaced: ReplacedDates) -> str:
@@ -142,7 +141,7 @@ def _replaced(column: str, replaced: ReplacedDates) -> str:
         found.append(f"{day} > 28 AND {day} > {last}")
     if replaced.zero_parts:
         found.append(f"({month} = 0 OR {day} = 0) AND {year} + {month} + {day} > 0")
-    return " OR ".join(found)
+    return f"({' OR '.join(found)})"
 
 
 @dataclass(frozen=True, slots=True)
