@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from shardmerge.worker.core.cascades import CascadeKeys
 from shardmerge.worker.core.table_plan import TablePlan
-from shardmerge.worker.ddl.sql.clause import MOVES, Clause, ClauseKind
+from shardmerge.worker.ddl.sql.clause import LEAVES_ROWS, MOVES, Clause, ClauseKind
 from shardmerge.worker.ddl.sql.statement import (
     AlterTable,
     CreateTable,
@@ -22,23 +22,12 @@ from shardmerge.worker.ddl.sql.statement import (
 )
 from shardmerge.worker.rules.table_scope import TableName
 
-_HARMLESS = frozenset(
-    {
-        ClauseKind.ADD_COLUMN,
-        ClauseKind.SET_DEFAULT,
-        ClauseKind.DROP_DEFAULT,
-        ClauseKind.ADD_INDEX,
-        ClauseKind.ADD_UNIQUE,
-        ClauseKind.DROP_INDEX,
-        ClauseKind.RENAME_INDEX,
-        ClauseKind.ALTER_INDEX,
-        ClauseKind.ADD_FOREIGN_KEY,
-        ClauseKind.ADD_CHECK,
-        ClauseKind.DROP_CHECK,
-        ClauseKind.ALTER_CHECK,
-        ClauseKind.HOW,
-    }
-)
+_HARMLESS = LEAVES_ROWS | {
+    ClauseKind.ADD_FOREIGN_KEY,
+    ClauseKind.ADD_CHECK,
+    ClauseKind.DROP_CHECK,
+    ClauseKind.ALTER_CHECK,
+}
 _OF_COLUMNS = frozenset({ClauseKind.DROP_COLUMN, ClauseKind.CHANGE_COLUMN, ClauseKind.MODIFY_COLUMN})
 
 

@@ -15,34 +15,23 @@ from collections.abc import Iterable, Mapping
 
 from shardmerge.worker.core.position import RelayOffset
 from shardmerge.worker.ddl.decide.actions import Action, Alter, Create, Drop, ShardTarget, Truncate
-from shardmerge.worker.ddl.sql.clause import ClauseKind
+from shardmerge.worker.ddl.sql.clause import LEAVES_ROWS, ClauseKind
 from shardmerge.worker.ddl.sql.statement import AlterTable, Ddl
 
 CopiedUntil = Mapping[int, RelayOffset]
 """The highest high watermark of each table whose history was copied, by number: every row change from there on is
 applied."""
 
-_KEEPS_VALUES = frozenset(
-    {
-        ClauseKind.ADD_COLUMN,
-        ClauseKind.SET_DEFAULT,
-        ClauseKind.DROP_DEFAULT,
-        ClauseKind.ADD_INDEX,
-        ClauseKind.ADD_UNIQUE,
-        ClauseKind.DROP_INDEX,
-        ClauseKind.RENAME_INDEX,
-        ClauseKind.ALTER_INDEX,
-        ClauseKind.ADD_FOREIGN_KEY,
-        ClauseKind.DROP_FOREIGN_KEY,
-        ClauseKind.ADD_CHECK,
-        ClauseKind.DROP_CHECK,
-        ClauseKind.ALTER_CHECK,
-        ClauseKind.OPTION,
-        ClauseKind.ORDER_BY,
-        ClauseKind.PARTITIONING,
-        ClauseKind.HOW,
-    }
-)
+_KEEPS_VALUES = LEAVES_ROWS | {
+    ClauseKind.ADD_FOREIGN_KEY,
+    ClauseKind.DROP_FOREIGN_KEY,
+    ClauseKind.ADD_CHECK,
+    ClauseKind.DROP_CHECK,
+    ClauseKind.ALTER_CHECK,
+    ClauseKind.OPTION,
+    ClauseKind.ORDER_BY,
+    ClauseKind.PARTITIONING,
+}
 """Clauses that neither remove nor change a value that a row has."""
 
 

@@ -41,6 +41,31 @@ class ClauseKind(enum.Enum):
     OTHER = enum.auto()
 
 
+LEAVES_ROWS = frozenset(
+    {
+        ClauseKind.ADD_COLUMN,
+        ClauseKind.SET_DEFAULT,
+        ClauseKind.DROP_DEFAULT,
+        ClauseKind.ADD_INDEX,
+        ClauseKind.ADD_UNIQUE,
+        ClauseKind.DROP_INDEX,
+        ClauseKind.RENAME_INDEX,
+        ClauseKind.ALTER_INDEX,
+        ClauseKind.HOW,
+    }
+)
+"""Clauses that leave the values of existing columns as they are."""
+OF_COLUMNS = frozenset(
+    {
+        ClauseKind.DROP_COLUMN,
+        ClauseKind.CHANGE_COLUMN,
+        ClauseKind.MODIFY_COLUMN,
+        ClauseKind.RENAME_COLUMN,
+        ClauseKind.SET_DEFAULT,
+        ClauseKind.DROP_DEFAULT,
+    }
+)
+"""Clauses that name existing columns."""
 MOVES = frozenset({ClauseKind.RENAME_TABLE, ClauseKind.PARTITION_ROWS})
 """Clauses whose ``names`` are tables that they create, remove or change; other clauses only refer to tables."""
 

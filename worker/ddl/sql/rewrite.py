@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 
 from shardmerge.proto.sql_lexer import Kind, Token, pieces, tokens
 from shardmerge.worker.ddl.sql.alter_parser import add_list_elements, element_kind
-from shardmerge.worker.ddl.sql.clause import Clause, ClauseKind
+from shardmerge.worker.ddl.sql.clause import OF_COLUMNS, Clause, ClauseKind
 from shardmerge.worker.ddl.sql.statement import (
     AlterTable,
     CreateIndex,
@@ -207,17 +207,7 @@ _NAMED_BY_SERVER = frozenset({"check", "index", "key", "primary", "references", 
 """Words of a column's definition with which the server numbers names in the order of the clauses. Names in quotes keep
 their quotes."""
 
-_OF_NAMES = frozenset(
-    {
-        ClauseKind.ADD_COLUMN,
-        ClauseKind.DROP_COLUMN,
-        ClauseKind.CHANGE_COLUMN,
-        ClauseKind.MODIFY_COLUMN,
-        ClauseKind.RENAME_COLUMN,
-        ClauseKind.SET_DEFAULT,
-        ClauseKind.DROP_DEFAULT,
-    }
-)
+_OF_NAMES = OF_COLUMNS | {ClauseKind.ADD_COLUMN}
 """Clauses that change only what they name."""
 
 

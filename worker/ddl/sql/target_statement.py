@@ -14,7 +14,7 @@ from shardmerge.proto.sql_lexer import Token, tokens
 from shardmerge.worker.core.table import Table
 from shardmerge.worker.core.table_plan import TargetTable
 from shardmerge.worker.ddl.sql.alter_parser import add_list_elements
-from shardmerge.worker.ddl.sql.clause import Clause, ClauseKind
+from shardmerge.worker.ddl.sql.clause import LEAVES_ROWS, OF_COLUMNS, Clause, ClauseKind
 from shardmerge.worker.ddl.sql.create_body import table_options
 from shardmerge.worker.ddl.sql.dialect import declared_types
 from shardmerge.worker.ddl.sql.rewrite import rename_tables, without_clauses, without_references
@@ -27,17 +27,6 @@ _NOT_MERGED = frozenset(
 )
 _OF_DEFAULT = frozenset({ClauseKind.SET_DEFAULT, ClauseKind.DROP_DEFAULT})
 _BY_NAME = frozenset({ClauseKind.DROP_CHECK, ClauseKind.ALTER_CHECK, ClauseKind.DROP_CONSTRAINT})
-OF_COLUMNS = frozenset(
-    {
-        ClauseKind.DROP_COLUMN,
-        ClauseKind.CHANGE_COLUMN,
-        ClauseKind.MODIFY_COLUMN,
-        ClauseKind.RENAME_COLUMN,
-        ClauseKind.SET_DEFAULT,
-        ClauseKind.DROP_DEFAULT,
-    }
-)
-"""Clauses that name existing columns."""
 
 Changing = AlterTable | CreateIndex | DropIndex
 
@@ -212,23 +201,12 @@ def _nulls_to_times(statement: Statement, ddl: Ddl, table: Table, explicit_times
 
 _STRICT, _ZERO_PARTS, _INVALID_DAYS = 3 << 21, 1 << 23, 1 << 25
 """Bits of sql_mode: both strict modes, NO_ZERO_IN_DATE, ALLOW_INVALID_DATES; MySQL and MariaDB have the same."""
-_WITHOUT_COPY = frozenset(
-    {
-        ClauseKind.ADD_COLUMN,
-        ClauseKind.DROP_COLUMN,
-        ClauseKind.RENAME_COLUMN,
-        ClauseKind.SET_DEFAULT,
-        ClauseKind.DROP_DEFAULT,
-        ClauseKind.ADD_INDEX,
-        ClauseKind.ADD_UNIQUE,
-        ClauseKind.DROP_INDEX,
-        ClauseKind.RENAME_INDEX,
-        ClauseKind.ALTER_INDEX,
-        ClauseKind.DROP_FOREIGN_KEY,
-        ClauseKind.RENAME_TABLE,
-        ClauseKind.HOW,
-    }
-)
+_WITHOUT_COPY = LEAVES_ROWS | {
+    ClauseKind.DROP_COLUMN,
+    ClauseKind.RENAME_COLUMN,
+    ClauseKind.DROP_FOREIGN_KEY,
+    ClauseKind.RENAME_TABLE,
+}
 """Clauses for which InnoDB does not copy the rows through the server (MySQL Reference Manual, "Online DDL
 Operations"), unless the statement requires it or adds a generated column."""
 
