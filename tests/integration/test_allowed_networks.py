@@ -132,12 +132,12 @@ def test_a_password_is_not_sent_to_a_process_in_a_servers_place(cluster: Cluster
         target = f"{{host: {rogue.host}, port: {rogue.port}, user: m, password: '{SECRET}'}}"
         task = cluster.write("r.task.yaml", _task(server, target))
         for command in ("check-task", "start-task"):  # no task exists that could be resumed
-            said = _refused(cluster.dmctl(command, task, check=False), errors.worker.LOGIN_REFUSED)
-            assert "`dmctl start-task <file>`" in said and "allow-public-key-retrieval" in said
-            assert "resume-task" not in said and "update-task" not in said
+            text = _refused(cluster.dmctl(command, task, check=False), errors.worker.LOGIN_REFUSED)
+            assert "`dmctl start-task <file>`" in text and "allow-public-key-retrieval" in text
+            assert "resume-task" not in text and "update-task" not in text
         cluster.start_task(_task(server, server.login))
-        said = _refused(cluster.dmctl("check-task", task, check=False), errors.worker.LOGIN_REFUSED)
-        assert "resume-task" in said
+        text = _refused(cluster.dmctl("check-task", task, check=False), errors.worker.LOGIN_REFUSED)
+        assert "resume-task" in text
         cluster.dmctl("stop-task", "merge")
         assert rogue.connections >= 3
         # A different address, and a password that the sender of the file need not know.

@@ -303,9 +303,9 @@ class StatementDriver:
             if isinstance(action, Alter):
                 with actor.naming_missing(action):
                     check_dates(actor.context, action.shard.plan)
-            if isinstance(action, Alter) and self._shared.locks:
-                with actor.naming_missing(action):
-                    if context.config.shard_mode == config_pb2.SHARD_MODE_OPTIMISTIC:
+                    if not self._shared.locks:
+                        actor.alter(action)
+                    elif context.config.shard_mode == config_pb2.SHARD_MODE_OPTIMISTIC:
                         actor.join_schemas(action, held, is_mariadb=is_mariadb)
                     else:
                         actor.park(action, is_mariadb=is_mariadb)

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import shutil
 import threading
-import uuid
 from collections.abc import Callable
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from shardmerge.proto import errors
 from shardmerge.proto.common_pb2 import Stage
 from shardmerge.proto.errors import ShardmergeError
-from shardmerge.worker.binlog.events import EventType, parse_header
+from shardmerge.worker.binlog.events import EventType
 from shardmerge.worker.core.mysql.connection import Endpoint
 from shardmerge.worker.core.position import RelayOffset, SourcePosition
 from shardmerge.worker.relay.clock_offset import ClockOffset
@@ -21,7 +19,7 @@ from shardmerge.worker.relay.fetch.dump_connection import Dump
 from shardmerge.worker.relay.fetch.dump_start import plan_start
 from shardmerge.worker.relay.fetch.fetch_counts import NOTHING_FETCHED, FetchCounts, FetchFigures
 from shardmerge.worker.relay.fetch.fetcher import Fetcher, FetcherState
-from shardmerge.worker.relay.fetch.file_times import NO_REPLICA
+from shardmerge.worker.relay.fetch.file_times import present_events
 from shardmerge.worker.relay.fetch.server_change import Proof, prove
 from shardmerge.worker.relay.fetch.server_id import ServerIdOf
 from shardmerge.worker.relay.log.relay_log import SEGMENT_BYTES, RelayLog
@@ -75,9 +73,7 @@ class Relay(LogReader):
         self._lock = threading.RLock()
         self._fetcher: Fetcher | None = None
         self._retention = Retention(self._log, purge, self._waits_for_space, self._on_lost)
-        self._start_policy = StartPolicy(
-            self._log, self._retention.needed, self.failure, lambda: self._fetcher_state.error
-        )
+        self._start_policy = StartPolicy(self._log, self._retention.needed, lambda: self._fetcher_state)
         self._paused = False
         self._counts = FetchCounts()
         self.clock_offset = clock_offset if clock_offset is not None else ClockOffset(0.0)
@@ -221,14 +217,9 @@ class Relay(LogReader):
             state = dump.state()
             there = dump.gtid_set_at(beginning) if beginning.file and beginning.gtid_set else None
             plan = plan_start(log.source, log.require(), head, True, state, log.directory, there)
-            dump.begin(plan.start, NO_REPLICA, str(uuid.uuid4()), wait=False)
-            try:
-                while (event := dump.event()) is None or parse_header(event).type != EventType.FORMAT_DESCRIPTION:
-                    if event is None:
-                        dump.receive()
-            except ShardmergeError as error:
-                if error.spec is not errors.relay.DUMP_ENDED:
-                    raise
+            # What the source cannot send it refuses before the format description.
+            events = present_events(dump, plan.start)
+            next((header for header, _ in events if header.type == EventType.FORMAT_DESCRIPTION), None)
 
     def prove_switch(self, endpoint: Endpoint, lowest: SourcePosition | None) -> Proof:
         """See :func:`shardmerge.worker.relay.fetch.server_change.prove`."""

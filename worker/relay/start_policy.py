@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from shardmerge.proto import errors
-from shardmerge.proto.errors import ShardmergeError
 from shardmerge.worker.binlog.gtid_set import GtidSet
 from shardmerge.worker.core.position import RelayOffset, SourcePosition
+from shardmerge.worker.relay.fetch.fetcher import FetcherState
 from shardmerge.worker.relay.log.files import FIRST_BYTE
 from shardmerge.worker.relay.log.relay_log import RelayLog
 from shardmerge.worker.relay.serve.locate import reaches_back
@@ -26,21 +26,18 @@ _STRANDING = frozenset(
 class StartPolicy:
     """Decides by the contents of the log, the needs of subtasks and the end of the fetching; the caller holds its lock.
 
-    ``needed``: the lowest checkpoint of any subtask, None without any. ``failure``: the error that stopped the fetcher.
-    ``retried``: the error because of which it connects again and again.
+    ``needed``: the lowest checkpoint of any subtask, None without any. ``fetcher``: the state of the fetching.
     """
 
     def __init__(
         self,
         log: RelayLog,
         needed: Callable[[], RelayOffset | None],
-        failure: Callable[[], ShardmergeError | None],
-        retried: Callable[[], ShardmergeError | None],
+        fetcher: Callable[[], FetcherState],
     ) -> None:
         self._log = log
         self._needed = needed
-        self._failure = failure
-        self._retried = retried
+        self._fetcher = fetcher
         self._stranded_at: RelayOffset | None = None
 
     def new_start(self, position: SourcePosition, *, fresh: bool) -> SourcePosition | None:
@@ -65,7 +62,7 @@ class StartPolicy:
 
     def remember_stranding(self) -> None:
         """Remember the log's head if the source no longer has the events after it; valid until the head moves."""
-        failure = self._failure()
+        failure = self._fetcher().failed
         if failure is not None and failure.spec in _STRANDING:
             self._stranded_at = self._log.head().offset
 
@@ -93,12 +90,12 @@ class StartPolicy:
     def _begins_anew(self, position: SourcePosition, fresh: bool) -> bool:
         """Whether fetching cannot continue from the head and the log may be dropped."""
         self.remember_stranding()
-        retried = self._retried()
-        if fresh and retried is not None and retried.spec is errors.relay.SOURCE_LACKS_GTIDS:
-            # The server may be a replica that gets the transactions yet; but nobody needs the log that has them.
+        error = self._fetcher().error
+        if fresh and error is not None and error.spec is errors.relay.SOURCE_LACKS_GTIDS:
+            # The server may be a replica that gets the transactions yet; but no subtask needs the log that has them.
             return True
         if self._stranded_at is None or self._stranded_at != self._log.head().offset:
             return False
         head = self._log.head().position
         beyond = not head.reaches(position) and (position.reaches(head) or not head.same_server(position))
-        return fresh or (self._failure() is not None and beyond and self._needed() is None)
+        return fresh or (self._fetcher().failed is not None and beyond and self._needed() is None)

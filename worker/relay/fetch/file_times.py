@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 
@@ -11,14 +11,14 @@ from shardmerge.proto import errors
 from shardmerge.proto.errors import ShardmergeError
 from shardmerge.worker.binlog.commit_time import logged_time
 from shardmerge.worker.binlog.event_kinds import GTIDS
-from shardmerge.worker.binlog.events import EventType, parse_header
+from shardmerge.worker.binlog.events import EventHeader, EventType, parse_header
 from shardmerge.worker.core.mysql.connection import Endpoint
 from shardmerge.worker.core.position import SourcePosition
 from shardmerge.worker.relay.fetch.dump_connection import Dump
-from shardmerge.worker.relay.fetch.dump_start import FromFile
+from shardmerge.worker.relay.fetch.dump_start import FromFile, Start
 from shardmerge.worker.relay.log.files import FIRST_BYTE
 
-NO_REPLICA = 0
+_NO_REPLICA = 0
 """A server id that no replica has: such a dump ends no other one."""
 
 
@@ -34,22 +34,28 @@ def file_times(source: str, endpoint: Endpoint, file: str) -> FileTimes:
     """Read a file's first events from the source. Raises what its dump raises."""
     begun = 0.0
     with closing(Dump.connect(source, endpoint)) as dump:
-        dump.begin(FromFile(SourcePosition(file, FIRST_BYTE), seed=False), NO_REPLICA, str(uuid.uuid4()), wait=False)
-        try:
-            while True:
-                event = dump.event()
-                if event is None:
-                    dump.receive()
-                    continue
-                header = parse_header(event)
-                if header.type == EventType.FORMAT_DESCRIPTION and not begun:
-                    begun = float(header.timestamp)
-                elif header.type in GTIDS and not header.is_artificial:
-                    return FileTimes(begun, logged_time(bytes(event)))
-        except ShardmergeError as error:
-            if error.spec is not errors.relay.DUMP_ENDED:
-                raise
+        for header, event in present_events(dump, FromFile(SourcePosition(file, FIRST_BYTE), seed=False)):
+            if header.type == EventType.FORMAT_DESCRIPTION and not begun:
+                begun = float(header.timestamp)
+            elif header.type in GTIDS and not header.is_artificial:
+                return FileTimes(begun, logged_time(bytes(event)))
     return FileTimes(begun, None)
+
+
+def present_events(dump: Dump, start: Start) -> Iterator[tuple[EventHeader, memoryview]]:
+    """The events that the source has now from ``start`` on; each is valid until the next one. Ends no other dump.
+    Raises what the dump raises, at the latest before the format description if the source cannot send ``start``."""
+    dump.begin(start, _NO_REPLICA, str(uuid.uuid4()), wait=False)
+    try:
+        while True:
+            event = dump.event()
+            if event is None:
+                dump.receive()
+            else:
+                yield parse_header(event), event
+    except ShardmergeError as error:
+        if error.spec is not errors.relay.DUMP_ENDED:
+            raise
 
 
 def last_before(files: Sequence[str], moment: float, times: Callable[[str], FileTimes]) -> str | None:
