@@ -18,7 +18,8 @@ from shardmerge.worker.core.table_plan import TablePlan, TargetTable
 from shardmerge.worker.core.task_runner import TaskRunner
 from shardmerge.worker.daemon.subtask.run import SubTaskRun
 from shardmerge.worker.daemon.subtask.source_context import SourceContext
-from shardmerge.worker.ddl.decide.barrier_state import StreamTables, own_tracks
+from shardmerge.worker.ddl.decide.stream_tables import StreamTables
+from shardmerge.worker.ddl.decide.track import own_tracks
 from shardmerge.worker.ddl.driver import SharedByStreams, StatementDriver
 from shardmerge.worker.ddl.locks.lock_client import LockClient
 from shardmerge.worker.relay.source_clock import SourceEnd

@@ -26,7 +26,6 @@ from shardmerge.worker.core.stop_signal import StopSignal
 from shardmerge.worker.core.stream import Stream
 from shardmerge.worker.core.table_plan import TargetTable
 from shardmerge.worker.ddl.decide.actions import Action, Alter, DdlContext, ShardTarget, removed_by, shard_numbers
-from shardmerge.worker.ddl.decide.barrier_state import BarrierChanges, StreamTables
 from shardmerge.worker.ddl.decide.cascade_guard import changes_cascades
 from shardmerge.worker.ddl.decide.copied_tables import CopiedUntil, copied_later
 from shardmerge.worker.ddl.decide.ddl_context import read_ddl_context
@@ -34,7 +33,9 @@ from shardmerge.worker.ddl.decide.ddl_filter import FilteredActions, FilteredSta
 from shardmerge.worker.ddl.decide.given_names import dropped_elsewhere, given_names, left_to_others, reserved_number
 from shardmerge.worker.ddl.decide.operator_override import OperatorOverride, Ops
 from shardmerge.worker.ddl.decide.routed_statements import RoutedScope, short_text
+from shardmerge.worker.ddl.decide.statement_changes import NameChanges, StatementChanges
 from shardmerge.worker.ddl.decide.statement_reader import override_for, read_statement, refusal, unknown_statement_error
+from shardmerge.worker.ddl.decide.stream_tables import StreamTables
 from shardmerge.worker.ddl.execute.executor import StatementExecutor
 from shardmerge.worker.ddl.execute.override_actions import actions_with_override, apply_override
 from shardmerge.worker.ddl.execute.rename_targets import drop_rename_marks
@@ -112,7 +113,7 @@ class _CurrentStatement:
     ddl: Ddl | None
     override: OperatorOverride | None
     session: Session
-    changes: BarrierChanges
+    changes: StatementChanges
     stop: StopSignal
 
 
@@ -189,7 +190,7 @@ class StatementDriver:
             ExitStack() as held,
         ):
             before = self.tables = self.tables.at_barrier(statement.group_start)
-            changes = BarrierChanges(before, context.numbers)
+            changes = StatementChanges(before, context.numbers)
             held.callback(self._give_back, changes)
             statement_context: StatementContext | None = None
             last = statement
@@ -205,7 +206,8 @@ class StatementDriver:
             self._leave_to_copy(statement, changes)
             if override is None:
                 last = self._execute_following(statement, ddl, session, changes, may_execute, stop, began, parks=parks)
-            leaving = {number: track.offset for number, track in changes.leaving.items()}
+            parked = {number: change.parked for number, change in changes.parked.items()}
+            leaving = {at: change.leaving.offset for at, change in changes.parked.items() if change.leaving is not None}
             if self._shared.queue is not None:
                 # Before the records: the lock agent reads these first.
                 self._shared.queue.announce(leaving)
@@ -220,7 +222,7 @@ class StatementDriver:
         self._executed_to = last.offset
         if self._shared.queue is not None:
             # Also without parked tables: the lock agent must publish tables that were added, removed or altered.
-            self._shared.queue.park(changes.parked, dict.fromkeys(changes.parked, statement.group_end) | leaving)
+            self._shared.queue.park(parked, dict.fromkeys(parked, statement.group_end) | leaving)
         log.info(
             "DDL applied, stream resumed",
             task=task,
@@ -228,19 +230,19 @@ class StatementDriver:
             position=str(statement.position),
             statement=short_text(statement),
             by_operator=override is not None,
-            parked=len(changes.parked),
+            parked=len(parked),
         )
         if statement_context is not None:
-            context.on_ddl(outcome_of(statement, self._acted_on, override, len(changes.parked), self._routed_target))
+            context.on_ddl(outcome_of(statement, self._acted_on, override, len(parked), self._routed_target))
         return self.tables
 
     # --- parts
 
-    def _give_back(self, changes: BarrierChanges) -> None:
+    def _give_back(self, changes: StatementChanges) -> None:
         self._context.numbers.give_back(changes.taken)
 
-    def _leave_to_copy(self, statement: Statement, changes: BarrierChanges) -> None:
-        """See :meth:`BarrierChanges.leave_to_copy`."""
+    def _leave_to_copy(self, statement: Statement, changes: StatementChanges) -> None:
+        """See :meth:`StatementChanges.leave_to_copy`."""
         if changes.before.copies:
             changes.leave_to_copy(statement, self._context.relay.position_at(statement.group_end), time.time())
 
@@ -249,7 +251,7 @@ class StatementDriver:
         statement: Statement,
         ddl: Ddl | None,
         session: Session,
-        changes: BarrierChanges,
+        changes: StatementChanges,
         may_execute: MayExecute,
         stop: StopSignal,
         began: float,
@@ -330,19 +332,20 @@ class StatementDriver:
             at = scope.owned_name(*name)
             return at if scope.only is not None else name if at is None else None
 
-        changes.names = given_names(ddl, owned, lambda name: rules.route(*name) is not None)
+        names = NameChanges(given_names(ddl, owned, lambda name: rules.route(*name) is not None))
         left = None
         if scope.only is None:
             dropped = {item.number for item in before.partitioning.away if item.dropped}
             left = left_to_others(
                 ddl, before.names_elsewhere, dropped, rules, lambda name: scene.find(name) is not None
             )
-            changes.dropped_elsewhere = dropped_elsewhere(ddl, before.names_elsewhere)
-        if (changes.names or changes.dropped_elsewhere or left is not None) and not met.queried.event.is_text:
+            names = replace(names, dropped=dropped_elsewhere(ddl, before.names_elsewhere))
+        if (names or left is not None) and not met.queried.event.is_text:
             raise unknown_statement_error(self._context, met.statement)
+        changes.names = names
         if left is not None:
             changes.leave_table(left[0], StatementPlace.of(met.statement), left[1])
-        if scope.only is not None and (changes.names or isinstance(ddl, CreateTable)):
+        if scope.only is not None and (names or isinstance(ddl, CreateTable)):
             # The main stream decides which stream has the names.
             return self._wait_for_main(met.statement, met.stop)
         return True
@@ -497,16 +500,18 @@ class StatementDriver:
     def _set_waiting(self, waits_for: str) -> None:
         self._waits_for = waits_for
 
-    def _record(self, session: Session, statement: Statement, changes: BarrierChanges) -> StreamTables:
+    def _record(self, session: Session, statement: Statement, changes: StatementChanges) -> StreamTables:
         who, stream = self._context.who, self._stream
         result = changes.apply().checked(changes.before, f"the statement at {statement.position}")
-        uncopied = changes.removed & changes.before.copies.keys()
+        uncopied, executed = changes.removed & changes.before.copies.keys(), changes.executed
+        creations = {number: creation for number, (_, creation) in changes.structures.items()}
+        parked = {number: change.parked for number, change in changes.parked.items()}
 
         def also(inner: Session) -> None:
-            ddl_progress.write_creations(inner, who, changes.creations)
-            parked_tables.write(inner, who, changes.parked)
-            dropped_columns.write(inner, *who[:2], changes.dropped)
-            online_records.write(inner, who, changes.shadow_records)
+            ddl_progress.write_creations(inner, who, creations)
+            parked_tables.write(inner, who, parked)
+            dropped_columns.write(inner, *who[:2], executed.dropped)
+            online_records.write(inner, who, executed.shadow_records)
             interrupted_copies.forget(inner, who, uncopied)
             ddl_progress.write_passed(
                 inner,
@@ -518,12 +523,14 @@ class StatementDriver:
                 growing=bool(result.later),
                 renamed=bool(result.partitioning.away),
             )
-            for target in sorted(changes.joined):
+            for target in sorted(executed.joined):
                 executed_locks.forget_structure(inner, *who[:2], target)
-            for subject in sorted(changes.subjects):
+            for subject in sorted(executed.subjects):
                 ddl_progress.delete_begun(inner, who, subject)
             operator_statements.finish_all(inner, who, statement)
             failpoints.hit("ddl.passing")
 
-        subtask_record.record_statement(session, who, self._context.epoch, self._columns(result), changes.tables, also)
+        subtask_record.record_statement(
+            session, who, self._context.epoch, self._columns(result), changes.recorded_tables, also
+        )
         return result

@@ -20,12 +20,12 @@ from shardmerge.worker.core.mysql.show_create import CreateStatement
 from shardmerge.worker.core.position import RelayOffset
 from shardmerge.worker.core.stop_signal import StopSignal
 from shardmerge.worker.ddl.decide.actions import Alter, DdlContext, ShardTarget
-from shardmerge.worker.ddl.decide.barrier_state import BarrierChanges
 from shardmerge.worker.ddl.decide.copied_tables import CopiedUntil
 from shardmerge.worker.ddl.decide.ddl_context import read_ddl_context
 from shardmerge.worker.ddl.decide.ddl_filter import FilteredActions, FilteredStatement
 from shardmerge.worker.ddl.decide.operator_override import Ops
 from shardmerge.worker.ddl.decide.routed_statements import RoutedScope
+from shardmerge.worker.ddl.decide.statement_changes import StatementChanges
 from shardmerge.worker.ddl.decide.statement_reader import override_for, read_statement
 from shardmerge.worker.ddl.execute.executor import StatementExecutor
 from shardmerge.worker.ddl.execute.source_session import SourceSessions
@@ -91,7 +91,7 @@ class Around:
     """What does not change while the following statements are looked at."""
 
     session: Session
-    changes: BarrierChanges
+    changes: StatementChanges
     scene: DdlContext
     shadow_tables: dict[TableName, ShadowRecord]
     members: TaskMembers
@@ -122,7 +122,7 @@ class FollowingStatements:
         self,
         first: Statement,
         session: Session,
-        changes: BarrierChanges,
+        changes: StatementChanges,
         may_execute: MayExecute,
         stop: StopSignal,
         begin: Callable[[Around], Callable[[FollowingAlter], bool] | None],
@@ -160,7 +160,7 @@ class FollowingStatements:
                 last, statement = statement, next(following, None)
         return last
 
-    def around(self, session: Session, changes: BarrierChanges, sessions: ExitStack, stop: StopSignal) -> Around:
+    def around(self, session: Session, changes: StatementChanges, sessions: ExitStack, stop: StopSignal) -> Around:
         """``sessions``: closes sessions at the source. Raises coded errors and ``pymysql.MySQLError``."""
         context, who = self.context, self.context.who
         target = dialect_of(session)
@@ -214,14 +214,13 @@ class FollowingStatements:
 
     # --- parts
 
-    def _following(self, first: Statement, changes: BarrierChanges, may_execute: MayExecute) -> Iterator[Statement]:
+    def _following(self, first: Statement, changes: StatementChanges, may_execute: MayExecute) -> Iterator[Statement]:
         """The statements after ``first`` at which the lanes would stop, as ``changes`` parks further tables."""
         before = changes.before
         for statement in self.context.relay.statements_from(first.group_end):
             if not may_execute(statement.group_end):
                 return
-            names = {number: before.plans[number].table for number in changes.parked}
-            parked = frozenset((table.schema, table.name) for table in names.values())
+            parked = frozenset(change.name for change in changes.parked.values())
             scope = replace(before.scope, others=before.scope.others | parked)
             try:
                 concerns = RoutedScope(scope, with_shadow_tables=True)(statement)
@@ -234,7 +233,7 @@ class FollowingStatements:
         """The one table that the statement alters, under exactly its name; None: the statement is of another kind."""
         rules, changes, scene = self.context.rules, around.changes, around.scene
         shard = scene.shards.get((ddl.table.schema, ddl.table.table))
-        if shard is None or shard.number in changes.parked or shard.number in changes.tables:
+        if shard is None or shard.number in changes.tables:
             return None
         if (until := self.copied_until.get(shard.number)) is not None and statement.offset < until:
             return None

@@ -21,9 +21,9 @@ from shardmerge.worker.core.mysql.connection import Session
 from shardmerge.worker.core.mysql.show_create import read_create_statement
 from shardmerge.worker.core.stop_signal import StopSignal
 from shardmerge.worker.core.table_plan import TargetTable
-from shardmerge.worker.ddl.decide.barrier_state import BarrierChanges
 from shardmerge.worker.ddl.decide.routed_statements import short_text
-from shardmerge.worker.ddl.decide.track import LaterStructure
+from shardmerge.worker.ddl.decide.statement_changes import StatementChanges
+from shardmerge.worker.ddl.decide.track import Changed, LaterStructure
 from shardmerge.worker.ddl.execute.optimistic import (
     TargetJoin,
     check_mergeable_in_task,
@@ -72,15 +72,15 @@ class JoinAhead:
     first: Statement
     ddl: AlterTable
     session: Session
-    changes: BarrierChanges
+    changes: StatementChanges
     began: float
 
     def execute(self, may_execute: MayExecute, stop: StopSignal) -> Statement:
         """Add to :attr:`changes` the structures after the statements that follow; returns the last of these statements,
         the first one if there are none. Raises what :meth:`FollowingStatements.execute` raises."""
-        joined = next(iter(self.changes.joined), None)
-        altered = next(iter(self.changes.plans), None)
-        if joined is None or altered is None or len(self.changes.plans) > 1:
+        joined, changed = next(iter(self.changes.executed.joined), None), self.changes.changed
+        altered = next(iter(changed.values()), None)
+        if joined is None or altered is None or len(changed) > 1:
             return self.first
 
         def begin(around: Around) -> Callable[[FollowingAlter], bool] | None:
@@ -91,12 +91,13 @@ class JoinAhead:
 
     # --- parts
 
-    def _series(self, number: int, target: TargetTable, around: Around) -> _Series | None:
+    def _series(self, altered: Changed, target: TargetTable, around: Around) -> _Series | None:
         """The ALTERs that are equal to the first one; None: further ones may change the target."""
         changes, (schema, task, source) = self.changes, self.following.context.who
+        number = altered.plan.shard
         plan, recorded = changes.before.plans[number], around.recorded(source).get(number)
         own: Member = (source, number)
-        if recorded is None or changes.dropped != {own: frozenset[str]()}:
+        if recorded is None or changes.executed.dropped != {own: frozenset[str]()}:
             return None
         if any(other.filters or other.transform for other in changes.before.plans.values() if other.target == target):
             return None
@@ -104,7 +105,7 @@ class JoinAhead:
             return None
         canonical, tracker = self.following.known.canonical, around.tracker
         before = canonical.definition(plan.table, recorded, tracker)
-        after = canonical.definition(changes.tables[number], changes.creations[number], tracker)
+        after = canonical.definition(altered.plan.table, altered.creation, tracker)
         columns = _added(before, after)
         goal = parse_table_definition(read_create_statement(self.session, *target.names))
         if not columns or any(_differs(after, goal, column) for column in columns):
@@ -154,7 +155,7 @@ class JoinAhead:
             return False
         later = replace(altered.plan, one_lane=plan.one_lane, may_lack_rows=plan.may_lack_rows)
         record = Growing(plan.shard, context.relay.position_at(statement.group_end), columns)
-        changes.set_later_structure(LaterStructure(later, statement.group_end, record), altered.tracked.creation)
+        changes.change_later(LaterStructure(later, statement.group_end, record), altered.tracked.creation)
         log.info(
             "the structure of a shard table changes at a following statement",
             task=context.who.task,

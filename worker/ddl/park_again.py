@@ -22,10 +22,12 @@ from shardmerge.worker.core.stop_signal import StopSignal
 from shardmerge.worker.core.table import Table
 from shardmerge.worker.core.table_plan import TablePlan
 from shardmerge.worker.ddl.decide.actions import Alter
-from shardmerge.worker.ddl.decide.barrier_state import BarrierChanges, StreamTables, own_tracks
 from shardmerge.worker.ddl.decide.next_statements import WaitingTable, next_statements
 from shardmerge.worker.ddl.decide.operator_override import Ops
 from shardmerge.worker.ddl.decide.routed_statements import short_text
+from shardmerge.worker.ddl.decide.statement_changes import StatementChanges
+from shardmerge.worker.ddl.decide.stream_tables import StreamTables
+from shardmerge.worker.ddl.decide.track import own_tracks
 from shardmerge.worker.ddl.following import FollowingStatements, KnownStructures
 from shardmerge.worker.ddl.locks.parked_queue import ParkedQueue
 from shardmerge.worker.ddl.rows_before import LARGEST, Span, tables_without_rows
@@ -93,10 +95,11 @@ class ParkAgain:
         before = StreamTables(
             tables, own_tracks(plans), partitioning_for(config, 1, plans), TableScope(rules, only=names)
         )
-        changes = BarrierChanges(before, self.context.numbers)
+        changes = StatementChanges(before, self.context.numbers)
         context.at_target(lambda session: self._park(context, found, changes, session, stop))
-        self.queue.park(changes.parked, {number: found[number].group_end for number in changes.parked})
-        return frozenset(changes.parked)
+        parked = {number: change.parked for number, change in changes.parked.items()}
+        self.queue.park(parked, {number: found[number].group_end for number in parked})
+        return frozenset(parked)
 
     def _reached(self, waiting: Mapping[int, WaitingTable], stop: StopSignal) -> dict[int, Statement]:
         """The next statements of the tables that have no rows before them."""
@@ -122,7 +125,7 @@ class ParkAgain:
         self,
         context: RunContext,
         found: Mapping[int, Statement],
-        changes: BarrierChanges,
+        changes: StatementChanges,
         session: Session,
         stop: StopSignal,
     ) -> None:
@@ -145,16 +148,17 @@ class ParkAgain:
                     if error.spec.retryable:
                         raise
                     # It is raised again when the table's stream has reached the statement.
-        if not changes.parked:
+        parked = {number: change.parked for number, change in changes.parked.items()}
+        if not parked:
             return
 
         def write(inner: Session) -> None:
-            parked_tables.write(inner, who, changes.parked)
+            parked_tables.write(inner, who, parked)
             failpoints.hit("park_again.recording")
 
         subtask_record.record_statement(session, who, context.epoch, {}, {}, write)
         failpoints.hit("park_again.recorded")
-        for number in changes.parked:
+        for number in parked:
             log.info(
                 "a shard table is parked at its next statement",
                 task=who.task,

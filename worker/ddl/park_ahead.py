@@ -13,9 +13,9 @@ from shardmerge.proto.log import get_logger
 from shardmerge.worker.core.mysql.connection import Session
 from shardmerge.worker.core.stop_signal import StopSignal
 from shardmerge.worker.ddl.decide.actions import Alter
-from shardmerge.worker.ddl.decide.barrier_state import BarrierChanges
 from shardmerge.worker.ddl.decide.routed_statements import short_text
-from shardmerge.worker.ddl.decide.track import Leaving
+from shardmerge.worker.ddl.decide.statement_changes import StatementChanges
+from shardmerge.worker.ddl.decide.track import Leaving, ParkedAt
 from shardmerge.worker.ddl.following import Around, FollowingAlter, FollowingStatements, MayExecute
 from shardmerge.worker.relay.model import Statement
 from shardmerge.worker.target.records.ddl_progress import StatementPlace
@@ -27,7 +27,7 @@ def park_ahead(
     following: FollowingStatements,
     first: Statement,
     session: Session,
-    changes: BarrierChanges,
+    changes: StatementChanges,
     may_execute: MayExecute,
     stop: StopSignal,
     began: float,
@@ -40,9 +40,10 @@ def park_ahead(
     def park(found: FollowingAlter, around: Around) -> bool:
         statement, plan = found.statement, found.shard.plan
         found.executor.park(Alter(found.shard), is_mariadb=found.is_mariadb, members=around.members)
-        if found.shard.number not in changes.parked:
+        parked = changes.tables.get(plan.shard)
+        if not isinstance(parked, ParkedAt):
             return False
-        changes.leaving[found.shard.number] = Leaving(plan, statement.group_end, StatementPlace.of(statement))
+        changes.park_later(parked, Leaving(plan, statement.group_end, StatementPlace.of(statement)))
         log.info(
             "a shard table is parked at a following statement",
             task=task,

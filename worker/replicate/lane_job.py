@@ -14,8 +14,8 @@ from shardmerge.worker.core.position import RelayOffset
 from shardmerge.worker.core.stop_signal import StopSignal
 from shardmerge.worker.core.table_plan import TablePlan
 from shardmerge.worker.core.task_runner import TaskDone, TaskFailed, TaskOutcome
-from shardmerge.worker.ddl.decide.barrier_state import StreamTables
 from shardmerge.worker.ddl.decide.stream_statements import StreamStatements
+from shardmerge.worker.ddl.decide.stream_tables import StreamTables
 from shardmerge.worker.ddl.decide.track import LaterStructure
 from shardmerge.worker.ddl.driver import StatementDriver
 from shardmerge.worker.relay.model import Statement

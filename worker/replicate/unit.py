@@ -20,8 +20,8 @@ from shardmerge.worker.core.position import RelayOffset, SourcePosition
 from shardmerge.worker.core.stop_signal import StopSignal
 from shardmerge.worker.core.stream import Stream
 from shardmerge.worker.core.table_plan import TablePlan
-from shardmerge.worker.ddl.decide.barrier_state import StreamTables
-from shardmerge.worker.ddl.decide.track import plans_before
+from shardmerge.worker.ddl.decide.recorded_tracks import plans_before
+from shardmerge.worker.ddl.decide.stream_tables import StreamTables
 from shardmerge.worker.ddl.driver import StatementDriver
 from shardmerge.worker.relay.relay import Relay
 from shardmerge.worker.relay.source_clock import SourceClock

@@ -9,8 +9,8 @@ from typing import NamedTuple
 from shardmerge.master.ddl_lock.situation import Lock, Report
 from shardmerge.worker.core.table import Table
 from shardmerge.worker.core.table_plan import TablePlan
-from shardmerge.worker.ddl.decide.barrier_state import StreamTables, own_tracks
-from shardmerge.worker.ddl.decide.track import Elsewhere, Entering, Leaving
+from shardmerge.worker.ddl.decide.stream_tables import StreamTables
+from shardmerge.worker.ddl.decide.track import Elsewhere, Entering, Leaving, own_tracks
 from shardmerge.worker.ddl.execute.run_once import Begun
 from shardmerge.worker.ddl.locks.parked_queue import ParkedQueue
 from shardmerge.worker.rules.table_scope import TableName, TableScope

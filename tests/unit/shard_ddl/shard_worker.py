@@ -1,7 +1,7 @@
 """Models the steps of one source's worker in the sharding DDL model. A kill is possible between any two steps.
 
 The decisions are the program's own: which events concern a stream (TableScope, RoutedScope, StatementPlace), the
-actions and the result of a statement (actions_of, BarrierChanges), what is published and what a lock requires
+actions and the result of a statement (actions_of, StatementChanges), what is published and what a lock requires
 (worker/ddl/locks/lock_protocol.py), the next step of a statement that runs once (run_once.next_step), which tables wait
 (ParkedQueue), the next statements of released tables (next_statements), their stream (replay_of, stream_tables,
 joining_after), where it ends (is_one_place, is_after_statements, with_joined), and the state after a restart
@@ -26,10 +26,11 @@ from shardmerge.worker.core.table_numbers import TableNumbers
 from shardmerge.worker.core.table_plan import TablePlan
 from shardmerge.worker.ddl.decide import next_statements
 from shardmerge.worker.ddl.decide.actions import Alter, DdlContext, ShardTarget, actions_of
-from shardmerge.worker.ddl.decide.barrier_state import BarrierChanges, StreamTables, own_tracks
 from shardmerge.worker.ddl.decide.next_statements import WaitingTable
 from shardmerge.worker.ddl.decide.routed_statements import RoutedScope
-from shardmerge.worker.ddl.decide.track import Elsewhere, Leaving
+from shardmerge.worker.ddl.decide.statement_changes import StatementChanges
+from shardmerge.worker.ddl.decide.stream_tables import StreamTables
+from shardmerge.worker.ddl.decide.track import Elsewhere, Leaving, own_tracks
 from shardmerge.worker.ddl.execute import run_once
 from shardmerge.worker.ddl.execute.run_once import Begun, NextStep
 from shardmerge.worker.ddl.structure.structure_digest import digest_of
@@ -258,11 +259,11 @@ class Worker:
     ) -> Iterator[tuple[Durable, tuple[Stands, tuple[Parked, ...]]]]:
         """Generate the records of a statement, like StatementDriver.act."""
         before = stream_tables_of(stream.stands, self.name).at_barrier(event.statement.group_start)
-        passing = BarrierChanges(before, TableNumbers(len(before.tables)))
+        passing = StatementChanges(before, TableNumbers(len(before.tables)))
         statement = event.statement
         for action in actions_of(event.ddl, statement, _scene(stands_of(before), self.name)):
             assert isinstance(action, Alter)
-            passing.parked[action.shard.number] = parked_at(event)
+            passing.park(parked_at(event))
         yield from self._recording(durable, stream, passing, statement, is_own=is_own)
         # As many of the following statements as the relay log has (worker/ddl/park_ahead.py).
         for later in self.log[stream.at + 1 :] if is_own else ():
@@ -271,12 +272,13 @@ class Worker:
                 if plan is None:
                     continue
                 statement = later.statement
-                passing.parked[later.table] = parked_at(later)
-                passing.leaving[later.table] = Leaving(plan, statement.group_end, StatementPlace.of(statement))
+                passing.park(parked_at(later))
+                leaving = Leaving(plan, statement.group_end, StatementPlace.of(statement))
+                passing.park_later(passing.parked[later.table], leaving)
                 yield from self._recording(durable, stream, passing, statement, is_own=is_own)
 
     def _recording(
-        self, durable: Durable, stream: Stream, passing: BarrierChanges, last: Statement, *, is_own: bool
+        self, durable: Durable, stream: Stream, passing: StatementChanges, last: Statement, *, is_own: bool
     ) -> Iterator[tuple[Durable, tuple[Stands, tuple[Parked, ...]]]]:
         """Generate the records of a statement, and of the following ones up to ``last``."""
         place = StatementPlace.of(last)
@@ -284,7 +286,7 @@ class Worker:
         result = passing.apply()
         if found := result.violations(passing.before.tracks):
             raise BrokenRuleError("; ".join(found))
-        stands, parked = stands_of(result), tuple(passing.parked.values())
+        stands, parked = stands_of(result), tuple(change.parked for change in passing.parked.values())
         after = durable._replace(parked=_by_number((*durable.parked, *parked)))
         if is_own:
             after = after._replace(dealing=result.partitioning, passed=place)

@@ -15,8 +15,10 @@ import pytest
 from shardmerge.master.ddl_lock.resolver import Step
 from shardmerge.master.ddl_lock.situation import Situation
 from shardmerge.worker.core.position import RelayOffset
-from shardmerge.worker.ddl.decide.barrier_state import BarrierChanges, StreamTables
-from shardmerge.worker.ddl.decide.track import Entering
+from shardmerge.worker.ddl.decide import track
+from shardmerge.worker.ddl.decide.statement_changes import StatementChanges
+from shardmerge.worker.ddl.decide.stream_tables import StreamTables
+from shardmerge.worker.ddl.decide.track import Entering, Track
 from shardmerge.worker.ddl.execute import run_once
 from shardmerge.worker.ddl.execute.run_once import Begun, NextStep
 from shardmerge.worker.ddl.locks import lock_protocol, parked_queue
@@ -116,19 +118,27 @@ def _credulous(begun: Begun | None, statement: str, now: str) -> NextStep:
 _NEXT = run_once.next_step
 
 
-def _keeps_lanes(self: BarrierChanges) -> StreamTables:
+def _never_enters(of: Track, offset: RelayOffset) -> Track:
+    """Let a released table enter at no place."""
+    return of if isinstance(of, Entering) else _REACHED(of, offset)
+
+
+_REACHED = track._reached  # pyright: ignore[reportPrivateUsage]
+
+
+def _keeps_lanes(self: StatementChanges) -> StreamTables:
     """Let the lanes apply the parked tables' rows."""
     return replace(
         _RESULT(self), partitioning=self.before.partitioning, tracks=self.before.tracks, scope=self.before.scope
     )
 
 
-def _keeps_rows(self: BarrierChanges) -> StreamTables:
+def _keeps_rows(self: StatementChanges) -> StreamTables:
     """Leave the parked tables in the stream's scope."""
     return replace(_RESULT(self), scope=self.before.scope)
 
 
-_RESULT = BarrierChanges.apply
+_RESULT = StatementChanges.apply
 
 
 def _from_the_last(
@@ -209,8 +219,8 @@ BREAKS: dict[str, tuple[object, str, object, tuple[str, frozenset[int]], str]] =
     "begun is not recorded": (run_once, "next_step", _unbegun, ONE, "twice (I6)"),
     "begun, and runs again": (run_once, "next_step", _blind, ONE, "twice (I6)"),
     "begun is taken for done": (run_once, "next_step", _credulous, ONE, STRANGE),
-    "waits, and its rows go on": (BarrierChanges, "apply", _keeps_lanes, ONE, "the lanes had"),
-    "waits, and its rows are looked for": (BarrierChanges, "apply", _keeps_rows, ONE, "looks for rows"),
+    "waits, and its rows go on": (StatementChanges, "apply", _keeps_lanes, ONE, "the lanes had"),
+    "waits, and its rows are looked for": (StatementChanges, "apply", _keeps_rows, ONE, "looks for rows"),
     "replayed from the last statement": (replay, "replay_of", _from_the_last, TWO, "I1"),
     "replayed from the first statement": (replay, "replay_of", _all_at_first, TWO, "refuses"),
     "only the first is replayed": (replay, "replay_of", _first_alone, TWO, STRANGE),
@@ -218,7 +228,7 @@ BREAKS: dict[str, tuple[object, str, object, tuple[str, frozenset[int]], str]] =
     "adopted without its rows": (StreamTables, "with_joined", _records_nothing, ONE, "recorded as tables of the lanes"),
     "what joins is not recorded anew": (stream_state, "joining_after", _as_begun, ONE, "I1"),
     "a table enters before its statement": (WindowCursor, "is_open", _true, TWO, "I1"),
-    "a table has not entered at a barrier after its statement": (Entering, "at", _same, TWO, STUCK),
+    "a table has not entered at a barrier after its statement": (track, "_reached", _never_enters, TWO, STUCK),
     "a restart forgets who leaves": (Partitioning, "leaving_plans", _nothing, LATE, "I1"),
     "the record forgets who leaves": (Partitioning, "inherit", _same, LATE, "the lanes had"),
     "a restart forgets who waits": (stream_state, "excluded_tables", _none, ONE, "no plan"),

@@ -7,5 +7,8 @@ ddl_context         the tables around a statement: the stream's own, and who sha
 ddl_filter          which actions event filters skip
 actions             the actions of a statement, one per table (pure)
 given_names         which stream has a name that the statement gives to a table (pure)
-barrier_state       a stream's tables at a barrier, and the changes that a statement makes
+track               the life of one shard table in a stream: states, events, step (pure)
+recorded_tracks     what is recorded of tracks, and which states and steps are illegal (pure)
+stream_tables       a stream's tables at a place (pure)
+statement_changes   the changes of one statement, and the tables after it (pure)
 """

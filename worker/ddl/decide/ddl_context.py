@@ -7,7 +7,7 @@ from collections.abc import Callable
 from shardmerge.worker.core.mysql.connection import Session, rows
 from shardmerge.worker.core.stop_signal import StopSignal
 from shardmerge.worker.ddl.decide.actions import DdlContext, ShardTarget
-from shardmerge.worker.ddl.decide.barrier_state import StreamTables
+from shardmerge.worker.ddl.decide.stream_tables import StreamTables
 from shardmerge.worker.target.members.target_members import read_target_members
 from shardmerge.worker.unit.run_context import RunContext
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from shardmerge.worker.ddl.decide.barrier_state import StreamTables
 from shardmerge.worker.ddl.decide.routed_statements import RoutedScope, names_looked_up
+from shardmerge.worker.ddl.decide.stream_tables import StreamTables
 from shardmerge.worker.ddl.decide.track import name_of
 from shardmerge.worker.relay.model import Statement
 from shardmerge.worker.rules import Rules

@@ -2,25 +2,27 @@
 
 A shard table has one track in a stream, which is the whole of what the stream knows of it. ``Own`` is the only state
 with rows at the stream's present place; ``Entering`` and ``Leaving`` have a place at which the lanes change the state
-by themselves, without a barrier. A table without a track is none of the stream's. :data:`MAIN_STEPS` and
-:data:`JOINING_STEPS` are all the steps that there are; docs/architecture.md draws them.
+by themselves, without a barrier. A table without a track is none of the stream's. :func:`step` is the only function
+that gives a track its next state. :data:`MAIN_STEPS` and :data:`JOINING_STEPS` are all the steps that there are;
+docs/architecture.md draws them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from types import MappingProxyType
+from typing import assert_never
 
-from shardmerge.worker.core.position import RelayOffset, SourcePosition
-from shardmerge.worker.core.table import Table
+from shardmerge.worker.core.mysql.show_create import CreateStatement
+from shardmerge.worker.core.position import RelayOffset
 from shardmerge.worker.core.table_plan import TablePlan
-from shardmerge.worker.rules import Rules
-from shardmerge.worker.rules.table_scope import TableName, TableScope
-from shardmerge.worker.target.records.checkpoint import Checkpoint
+from shardmerge.worker.rules.table_scope import TableName
 from shardmerge.worker.target.records.ddl_progress import StatementPlace
-from shardmerge.worker.target.records.partitioning import AwayName, Growing, Partitioning
-from shardmerge.worker.target.records.partitioning import Leaving as LeavingRecord
+from shardmerge.worker.target.records.parked_tables import Parked
+from shardmerge.worker.target.records.partitioning import AwayName, Growing
+
+# --- states
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,10 +52,6 @@ class Own:
     later: LaterStructure | None = None
     copy: PartialCopy | None = None
 
-    def at(self, offset: RelayOffset) -> Track:
-        later = self.later
-        return self if later is None or later.offset > offset else Own(later.plan, None, self.copy)
-
 
 @dataclass(frozen=True, slots=True)
 class Entering:
@@ -65,12 +63,6 @@ class Entering:
     place: StatementPlace
     copy: PartialCopy | None = None
 
-    def entered(self) -> Own:
-        return Own(self.plan, copy=self.copy)
-
-    def at(self, offset: RelayOffset) -> Track:
-        return self.entered() if self.offset <= offset else self
-
 
 @dataclass(frozen=True, slots=True)
 class Leaving:
@@ -81,9 +73,6 @@ class Leaving:
     offset: RelayOffset
     place: StatementPlace
 
-    def at(self, offset: RelayOffset) -> Track:
-        return Elsewhere(name_of(self.plan)) if self.offset <= offset else self
-
 
 @dataclass(frozen=True, slots=True)
 class Elsewhere:
@@ -93,9 +82,6 @@ class Elsewhere:
     name: TableName | None
     record: AwayName | None = None
 
-    def at(self, offset: RelayOffset) -> Track:
-        return self
-
 
 @dataclass(frozen=True, slots=True)
 class Dropped:
@@ -103,13 +89,143 @@ class Dropped:
 
     name: TableName
 
-    def at(self, offset: RelayOffset) -> Track:
-        return self
-
 
 Track = Own | Entering | Leaving | Elsewhere | Dropped
-"""``at(offset)``: the track at a barrier at ``offset``, which every lane has reached and none has passed; the same
-object if it does not change."""
+
+
+def own_tracks(
+    plans: Iterable[TablePlan],
+    later: Mapping[int, LaterStructure] = MappingProxyType({}),
+    copies: Mapping[int, PartialCopy] = MappingProxyType({}),
+) -> dict[int, Track]:
+    """The tracks of a stream's own tables. ``later``, ``copies``: by number."""
+    return {plan.shard: Own(plan, later.get(plan.shard), copies.get(plan.shard)) for plan in plans}
+
+
+def name_of(plan: TablePlan) -> TableName:
+    return plan.table.schema, plan.table.name
+
+
+def name_at(track: Track) -> TableName | None:
+    """The table's name at the stream's place; None: it has none."""
+    return name_of(track.plan) if isinstance(track, Own | Entering | Leaving) else track.name
+
+
+# --- events
+
+
+@dataclass(frozen=True, slots=True)
+class LanesAt:
+    """Every lane has reached group end ``offset``, and none has passed it."""
+
+    offset: RelayOffset
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """The statement creates, alters or renames the table: it has ``plan`` and ``creation`` after it."""
+
+    plan: TablePlan
+    creation: CreateStatement
+
+
+@dataclass(frozen=True, slots=True)
+class ChangedLater:
+    """A later statement, which the lanes have not reached, adds columns to the table."""
+
+    later: LaterStructure
+    creation: CreateStatement
+
+
+@dataclass(frozen=True, slots=True)
+class Removed:
+    """The table is dropped, or an operator or a filter has taken it out of the subtask. ``changed``: what the statement
+    has made of it before; ``keeps_name``: a table that is created with its name is the stream's."""
+
+    changed: Changed | None = None
+    keeps_name: TableName | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ParkedAt:
+    """The table is parked at a statement, or until the rest of its history is copied. ``name``: after the statement.
+    ``leaving``: the lanes have not reached the statement. ``changed``: what the statement has made of it before."""
+
+    parked: Parked
+    name: TableName
+    leaving: Leaving | None = None
+    changed: Changed | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NamedElsewhere:
+    """A statement of the main stream creates a table of another stream, gives it another ``name``, or drops it.
+    ``record``: what is recorded of the name."""
+
+    name: TableName | None
+    record: AwayName | None
+
+
+@dataclass(frozen=True, slots=True)
+class NameUsed:
+    """The stream has no use for the name of a dropped table any more: another table has it."""
+
+
+@dataclass(frozen=True, slots=True)
+class TakenOver:
+    """The stream takes the table over from another one, where it is ``track``; None: it was dropped there."""
+
+    track: Own | Entering | None
+
+
+TableChange = Changed | ChangedLater | Removed | ParkedAt
+"""What a statement makes of one table of the stream."""
+
+Event = LanesAt | TableChange | NamedElsewhere | NameUsed | TakenOver
+
+
+# --- steps
+
+
+def step(track: Track | None, event: Event, *, is_main: bool) -> Track | None:
+    """The track after ``event``, the same object if it stays as it is; None: the stream has none. ``is_main``: of the
+    main stream. Whether the step is a legal one is checked before it is recorded: see
+    :func:`shardmerge.worker.ddl.decide.recorded_tracks.violations`."""
+    match event:
+        case LanesAt(offset=offset):
+            return None if track is None else _reached(track, offset)
+        case Changed(plan=plan):
+            return replace(track, plan=plan) if isinstance(track, Own) else Own(plan)
+        case ChangedLater(later=later):
+            return replace(track, later=later) if isinstance(track, Own) else Own(later.plan)
+        case Removed(keeps_name=name):
+            return None if name is None else Dropped(name)
+        case ParkedAt(leaving=leaving, name=name):
+            return (leaving or Elsewhere(name)) if is_main else None
+        case NamedElsewhere(name=name, record=record):
+            return Elsewhere(name, record)
+        case NameUsed():
+            return None
+        case TakenOver(track=other):
+            return _entered(other) if isinstance(other, Entering) else other
+        case _:
+            assert_never(event)
+
+
+def _reached(track: Track, offset: RelayOffset) -> Track:
+    match track:
+        case Own(later=later, copy=copy) if later is not None and later.offset <= offset:
+            return Own(later.plan, None, copy)
+        case Entering(offset=at) if at <= offset:
+            return _entered(track)
+        case Leaving(plan=plan, offset=at) if at <= offset:
+            return Elsewhere(name_of(plan))
+        case _:
+            return track
+
+
+def _entered(track: Entering) -> Own:
+    return Own(track.plan, copy=track.copy)
 
 
 NO_TRACK = "[*]"
@@ -136,138 +252,3 @@ JOINING_STEPS: Mapping[tuple[str, str], str] = {
     ("Dropped", NO_TRACK): "its name given away, or used again",
 }
 """The steps in a stream of joining tables, which begins with tables in each of its states."""
-
-
-def name_of(plan: TablePlan) -> TableName:
-    return plan.table.schema, plan.table.name
-
-
-def name_at(track: Track) -> TableName | None:
-    """The table's name at the stream's place; None: it has none."""
-    return name_of(track.plan) if isinstance(track, Own | Entering | Leaving) else track.name
-
-
-def later_structures(
-    recorded: Iterable[Growing],
-    plans: Mapping[int, TablePlan],
-    found: Collection[Checkpoint],
-    locate: Callable[[SourcePosition], RelayOffset],
-) -> dict[int, LaterStructure]:
-    """The structures of those of ``plans``, which have the recorded ones, that lanes with the checkpoints ``found`` may
-    still meet without their new columns. ``locate``: the offset in the current relay log, of ascending positions."""
-    return {
-        item.number: LaterStructure(plans[item.number], locate(item.at), item)
-        for item in sorted(recorded, key=lambda item: item.at.file_order())
-        if item.number in plans and not item.is_passed(found)
-    }
-
-
-def plans_before(
-    rules: Rules, plans: Iterable[TablePlan], later: Mapping[int, LaterStructure]
-) -> tuple[TablePlan, ...]:
-    """``plans`` as they are before the statements of ``later`` add columns."""
-
-    def before(plan: TablePlan) -> TablePlan:
-        if plan.shard not in later:
-            return plan
-        made = rules.plan(plan.shard, plan.source, plan.table.without_columns(later[plan.shard].record.columns))
-        return replace(made, one_lane=plan.one_lane, may_lack_rows=plan.may_lack_rows)
-
-    return tuple(map(before, plans))
-
-
-def recorded(partitioning: Partitioning, tracks: Mapping[int, Track]) -> Partitioning:
-    """``partitioning``, with the tables as ``tracks`` have them."""
-    shards: set[int] = set()
-    leaving: list[LeavingRecord] = []
-    growing: list[Growing] = []
-    away: list[AwayName] = []
-    for number, track in tracks.items():  # of thousands of tables, at each statement
-        if isinstance(track, Own):
-            shards.add(number)
-            if track.later is not None:
-                growing.append(track.later.record)
-        elif isinstance(track, Leaving):
-            leaving.append(LeavingRecord(number, track.place, track.plan.one_lane))
-        elif isinstance(track, Elsewhere) and track.record is not None:
-            away.append(track.record)
-    return replace(
-        partitioning,
-        shards=frozenset(shards),
-        leaving=_in_order(leaving),
-        growing=_in_order(growing),
-        away=_in_order(away),
-    )
-
-
-T = TypeVar("T", LeavingRecord, Growing, AwayName)
-
-
-def _in_order(records: Iterable[T]) -> tuple[T, ...]:
-    return tuple(sorted(records, key=lambda record: record.number))
-
-
-def violations(
-    tables: tuple[Table, ...],
-    tracks: Mapping[int, Track],
-    partitioning: Partitioning,
-    scope: TableScope,
-    before: Mapping[int, Track] | None = None,
-) -> Iterator[str]:
-    """Sentences about what must not be: a state that the stream cannot have, a step that is none, two tables of one
-    name, or a record that lacks what the tracks are. ``tables``: the recorded structures, by number. ``before``: the
-    tracks before the last step, which were checked; those that are the same objects are not checked again, which
-    matters with thousands of tables."""
-    steps = MAIN_STEPS if scope.only is None else JOINING_STEPS
-    states = {state for step in steps for state in step}
-    names: dict[TableName, int] = {}
-    for number, track in tracks.items():
-        former = None if before is None else before.get(number)
-        if former is track:
-            continue
-        name, state = name_at(track), type(track).__name__
-        # A released table may have a name that another one has up to a statement before it enters.
-        if name is not None and not isinstance(track, Entering) and names.setdefault(name, number) != number:
-            yield f"tables {names[name]} and {number} have the name {name}"
-        if state not in states:
-            yield f"table {number} is {state} in a stream that cannot have such tables"
-        elif before is not None and (_state_of(former), state) not in steps:
-            yield f"table {number} was {_state_of(former)} and is {state}"
-        yield from _of_track(tables, scope, number, track, name)
-    if before is not None:
-        for number, former in before.items():
-            if number not in tracks and (_state_of(former), NO_TRACK) not in steps:
-                yield f"table {number} was {_state_of(former)} and has no track"
-    now = recorded(partitioning, tracks)
-    if now.shards != partitioning.shards:
-        yield f"recorded as tables of the lanes: {sorted(partitioning.shards)}; they are {sorted(now.shards)}"
-    # The record may also have places that all lanes have passed.
-    yield from (f"not recorded: {each}" for each in now.leaving if each not in partitioning.leaving)
-    yield from (f"not recorded: {each}" for each in now.growing if each not in partitioning.growing)
-    if now.away != partitioning.away:
-        yield f"recorded as names of other streams: {partitioning.away}; they are {now.away}"
-
-
-def _state_of(track: Track | None) -> str:
-    return NO_TRACK if track is None else type(track).__name__
-
-
-def _of_track(
-    tables: tuple[Table, ...], scope: TableScope, number: int, track: Track, name: TableName | None
-) -> Iterator[str]:
-    match track:
-        case Own(plan=plan, later=later):
-            recorded = plan if later is None else later.plan
-            if number >= len(tables) or tables[number] != recorded.table:
-                yield f"table {number} is not recorded with the structure that its rows get"
-            if (name in scope.others) if scope.only is None else (name not in scope.only):
-                yield f"the stream looks for no rows of its table {number}, {name}"
-        case Elsewhere(record=record):
-            if name is not None and name not in scope.others:
-                yield f"the stream looks for rows of table {number}, {name}, which is elsewhere"
-            if record is not None and (record.number, record.name) != (number, name):
-                yield f"table {number}, {name} is recorded as {record.number}, {record.name}"
-        case Dropped() if scope.only is not None and name not in scope.only:
-            yield f"the name {name} of the dropped table {number} is not the stream's"
-        case _:
-            pass

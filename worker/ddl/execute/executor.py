@@ -136,7 +136,7 @@ class StatementExecutor:
         tracked = self.structures.after_alter(shard.plan, creation, text)
         plan = self._planned(shard.number, tracked)
         context.run([shard.target], self._for_target(text, shard))
-        context.changes.set_structure(plan, tracked.creation)
+        context.changes.change(plan, tracked.creation)
 
     def alter_with_override(self, action: Alter, override: OperatorOverride) -> None:
         """The structure of one shard table changes; at the target the operator's statements run, then the original if
@@ -162,11 +162,11 @@ class StatementExecutor:
         plan = self._planned(shard.number, tracked)
         if not override.runs_original:
             # What has begun of the original is abandoned.
-            context.changes.subjects.update((subject_of([shard.target]), join_subject(shard.target)))
+            context.changes.executed.subjects.update((subject_of([shard.target]), join_subject(shard.target)))
         run_operator_statements(self.context, override.texts)
         if text and override.runs_original:
             context.run([shard.target], self._for_target(text, shard))
-        context.changes.set_structure(plan, tracked.creation)
+        context.changes.change(plan, tracked.creation)
         self._record_dropped_columns(shard, tracked)
 
     def _for_target_alone(self, text: str, shard: ShardTarget, creation: CreateStatement) -> str:
@@ -186,7 +186,7 @@ class StatementExecutor:
             return
         member = (source, shard.number)
         before = dropped_columns.read(context.session, config.meta_schema, task).get(member, frozenset[str]())
-        context.changes.dropped[member] = (before | gone) - names
+        context.changes.executed.dropped[member] = (before | gone) - names
 
     def structures_around(self, shard: ShardTarget) -> tuple[CreateStatement, CreateStatement | None]:
         """The shard table before and after the statement; None: it has no effect on merged tables."""
@@ -202,7 +202,7 @@ class StatementExecutor:
 
     def detach(self, shard: ShardTarget) -> None:
         """The shard table takes no further part; its rows stay at the target."""
-        self.context.changes.removed.add(shard.number)
+        self.context.changes.remove(shard.number)
 
     def park(self, action: Alter, *, is_mariadb: bool, members: TaskMembers | None = None) -> None:
         """A sharding DDL: park the shard table at it, with its rows from here on. ``members``: None to read them."""
@@ -244,14 +244,14 @@ class StatementExecutor:
                 members = context.run_context.members.read(context.session)
                 self._park(shard, text, members, is_mariadb=is_mariadb, why=why, contradicts=not waits)
             case TargetJoin(clauses=clauses, dropped=dropped):
-                context.changes.subjects.add(subject)
-                context.changes.joined.add(shard.target)
+                context.changes.executed.subjects.add(subject)
+                context.changes.executed.joined.add(shard.target)
                 if clauses:
                     text = f"ALTER TABLE {shard.target.quoted} {', '.join(clauses)}"
                     one = OneRun([shard.target], text, STRICT, subject, context.statement.position, computed=True)
                     run_once(context.session, context.who, context.epoch, one, context.stop, context.on_wait)
-                context.changes.set_structure(plan, tracked.creation)
-                context.changes.dropped.update(dropped)
+                context.changes.change(plan, tracked.creation)
+                context.changes.executed.dropped.update(dropped)
 
     def altered(self, shard: ShardTarget) -> AlteredShard | None:
         """The shard table after the statement; None when the statement has no effect on merged tables."""
@@ -312,19 +312,21 @@ class StatementExecutor:
                 statement=text,
                 reason=why,
             )
-        context.changes.parked[shard.number] = Parked(
-            shard.number,
-            text,
-            statement.schema,
-            context.sql_mode,
-            is_mariadb,
-            context.source_session,
-            StatementPlace.of(statement),
-            context.run_context.relay.position_at(statement.group_end),
-            time.time(),
-            why,
-            contradicts,
-            after_run="" if run is None else run.generation,
+        context.changes.park(
+            Parked(
+                shard.number,
+                text,
+                statement.schema,
+                context.sql_mode,
+                is_mariadb,
+                context.source_session,
+                StatementPlace.of(statement),
+                context.run_context.relay.position_at(statement.group_end),
+                time.time(),
+                why,
+                contradicts,
+                after_run="" if run is None else run.generation,
+            )
         )
 
     def create(self, action: Create, *, by_operator: bool = False) -> None:
@@ -370,7 +372,7 @@ class StatementExecutor:
                 meta_schema=context.run_context.config.meta_schema,
             )
         failpoints.hit("ddl.made")
-        context.changes.set_structure(plan, tracked.creation)
+        context.changes.change(plan, tracked.creation)
 
     def rename(self, moves: Sequence[tuple[ShardTarget, TableName]]) -> None:
         """Shard tables get other names; their targets too, where the rules route the new names to other targets."""
@@ -396,16 +398,15 @@ class StatementExecutor:
                 if any(other.target == plan.target for other in others):
                     raise self._remaps(shard, name, "its rows would go to the target of other shard tables")
                 places.append((shard.target, plan.target))
-            context.changes.set_structure(plan, creation)
+            context.changes.change(plan, creation)
         if places:
             run_renames(context, places)
 
     def check_targets(self) -> None:
         """Check that the current targets accept rows of the current structures."""
         context = self.context
-        for plan in context.changes.plans.values():
-            if plan.shard in context.changes.removed:
-                continue
+        for changed in context.changes.changed.values():
+            plan = changed.plan
             merged = [*self._companions(plan), plan]
             with coded_errors(context.run_context.target_endpoint, Side.TARGET, "target"):
                 facts = require_target(context.session, merged, context.who.task, context.place)

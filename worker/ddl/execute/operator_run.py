@@ -122,7 +122,7 @@ def run_operator_statement(context: StatementContext, wanted: TargetStatement) -
     who, stop = context.who, context.stop
     # Earlier versions identified the statement by its number in the operator's list.
     earlier = subject_of(wanted.routed, wanted.number)
-    context.changes.subjects.add(earlier)
+    context.changes.executed.subjects.add(earlier)
     # A separate session: the lock is held until the session ends.
     with cancellable_session(
         stop, context.run_context.target_endpoint, Side.TARGET, name="target", read_timeout=None

@@ -307,7 +307,8 @@ def _members(found: TaskMembers, context: StatementContext, plan: TablePlan) -> 
     """The task's other shard tables of the target."""
     source = context.who.source
     mine = found.sources.get(source)
-    here = {} if mine is None else {at: other for at, other in mine.plans.items() if at not in context.changes.removed}
+    removed = context.changes.removed
+    here = {} if mine is None else {at: other for at, other in mine.plans.items() if at not in removed}
     here |= context.plans
     others = (each.plans.values() for name, each in found.sources.items() if name != source)
     return {

@@ -32,7 +32,7 @@ _READ_ROWS = 50_000
 def drop_shard(context: StatementContext, shard: ShardTarget) -> None:
     """Drop a shard table with its rows; its target too when no other shard table remains."""
     _remove(context, shard, f"DROP TABLE IF EXISTS {shard.target.quoted}")
-    context.changes.removed.add(shard.number)
+    context.changes.remove(shard.number)
 
 
 def truncate_shard(context: StatementContext, shard: ShardTarget) -> None:

@@ -33,13 +33,13 @@ def run_renames(context: StatementContext, places: Sequence[tuple[TargetTable, T
         (before, after),
     ]
     text = f"RENAME TABLE {', '.join(f'{old.quoted} TO {new.quoted}' for old, new in steps)}"
-    context.changes.rename_marks.add(subject)
+    context.changes.executed.rename_marks.add(subject)
     context.run([*touched, before, after], text, subject=subject, prepare=mark)
 
 
 def drop_rename_marks(context: StatementContext) -> None:
     """Drop the marker tables of an executed statement. After a kill they remain, empty and harmless. Raises FENCED."""
-    for subject in context.changes.rename_marks:
+    for subject in context.changes.executed.rename_marks:
         marks, session, who = mark_names(context, subject), context.session, context.who
         with subject_lock(session, who, context.epoch, subject, marks, context.stop, context.on_wait) as held:
             if held:

@@ -12,7 +12,7 @@ from shardmerge.worker.core.mysql.connection import Session, Side
 from shardmerge.worker.core.stop_signal import StopSignal
 from shardmerge.worker.core.subtask_key import SubtaskKey
 from shardmerge.worker.core.table_plan import TablePlan, TargetTable
-from shardmerge.worker.ddl.decide.barrier_state import BarrierChanges
+from shardmerge.worker.ddl.decide.statement_changes import StatementChanges
 from shardmerge.worker.ddl.execute.run_once import OneRun, run_once
 from shardmerge.worker.ddl.sql.statement import Ddl
 from shardmerge.worker.relay.model import Statement
@@ -32,7 +32,7 @@ class StatementContext:
     ddl: Ddl | None
     source_session: StatementSession
     session: Session
-    changes: BarrierChanges
+    changes: StatementChanges
     stop: StopSignal
     on_wait: Callable[[str], None]
     removed_shards: frozenset[int]
@@ -53,8 +53,7 @@ class StatementContext:
     @property
     def plans(self) -> dict[int, TablePlan]:
         """The subtask's shard tables with the statement's changes so far, by number."""
-        found = {**self.changes.before.plans, **self.changes.plans}
-        return {number: plan for number, plan in found.items() if number not in self.changes.removed}
+        return self.changes.plans
 
     def at_source(self) -> AbstractContextManager[Session]:
         """See :meth:`RunContext.at_source`."""
@@ -71,7 +70,7 @@ class StatementContext:
         """See :class:`shardmerge.worker.ddl.execute.run_once.OneRun`."""
         position = self.statement.position
         one = OneRun(targets, text, self.source_session, subject, position, at=self.statement, prepare=prepare)
-        self.changes.subjects.add(one.lock_name)
+        self.changes.executed.subjects.add(one.lock_name)
         # A separate session: it holds a lock until it ends.
         with cancellable_session(
             self.stop, self.run_context.target_endpoint, Side.TARGET, name="target", read_timeout=None

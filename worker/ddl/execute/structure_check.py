@@ -162,7 +162,7 @@ class StatementStructures:
         the table's columns there are still as recorded."""
         context, table = self.context, plan.table
         known = (
-            context.changes.creations.get(plan.shard)
+            context.changes.creation_of(plan.shard)
             or self.recorded.get(plan.shard)
             or ddl_progress.read_creation(context.session, context.who, plan.shard)
         )

@@ -17,8 +17,9 @@ from shardmerge.worker.core.mysql.show_create import CreateStatement
 from shardmerge.worker.core.position import RelayOffset
 from shardmerge.worker.core.stop_signal import StopSignal
 from shardmerge.worker.core.table_plan import TablePlan
-from shardmerge.worker.ddl.decide.barrier_state import BarrierChanges, StreamTables
 from shardmerge.worker.ddl.decide.operator_override import Ops
+from shardmerge.worker.ddl.decide.statement_changes import StatementChanges
+from shardmerge.worker.ddl.decide.stream_tables import StreamTables
 from shardmerge.worker.ddl.execute.optimistic import ColumnMoves, TargetJoin, is_strict, join_target
 from shardmerge.worker.ddl.execute.statement_context import StatementContext
 from shardmerge.worker.ddl.locks.later_statements import FollowingStatements, StatementConverter, rows_between
@@ -340,7 +341,7 @@ class EndedConflicts:
         context = self._context
         statement, ddl = reparse(item)
         no_tables = StreamTables((), {}, partitioning_for(context.config, 1, ()), TableScope(context.rules))
-        changes = BarrierChanges(no_tables, context.numbers)
+        changes = StatementChanges(no_tables, context.numbers)
         return StatementContext(
             context, statement, ddl, item.session, session, changes, stop, self._on_wait, frozenset()
         )

@@ -15,8 +15,9 @@ from shardmerge.proto.state_pb2 import BinlogOp
 from shardmerge.worker.core.mysql.connection import Session
 from shardmerge.worker.core.stop_signal import StopSignal
 from shardmerge.worker.core.table_plan import TablePlan
-from shardmerge.worker.ddl.decide.barrier_state import BarrierChanges, StreamTables
 from shardmerge.worker.ddl.decide.operator_override import OperatorOverride, override_at
+from shardmerge.worker.ddl.decide.statement_changes import StatementChanges
+from shardmerge.worker.ddl.decide.stream_tables import StreamTables
 from shardmerge.worker.ddl.execute.operator_run import run_operator_statements
 from shardmerge.worker.ddl.execute.statement_context import StatementContext
 from shardmerge.worker.ddl.locks.lock_protocol import form_of
@@ -86,7 +87,7 @@ def run_override(
         ddl,
         item.session,
         session,
-        BarrierChanges(no_tables, context.numbers),
+        StatementChanges(no_tables, context.numbers),
         stop,
         on_wait,
         frozenset(),

@@ -111,7 +111,7 @@ class OnlineChanges:
         for swap in step.swaps:
             meant = self._swapped(swap, seen.pop(swap.shadow, None), forced=by_operator)
             seen = {name: one for name, one in seen.items() if one != AwayTable(swap.shard.number)}
-        context.changes.shadow_records.update(
+        context.changes.executed.shadow_records.update(
             {
                 name: seen.get(name)
                 for name in self.records.keys() | seen.keys()

@@ -9,8 +9,8 @@ from types import MappingProxyType
 from shardmerge.worker.core.position import RelayOffset
 from shardmerge.worker.core.table import Table
 from shardmerge.worker.core.table_plan import TablePlan
-from shardmerge.worker.ddl.decide.barrier_state import StreamTables, own_tracks
-from shardmerge.worker.ddl.decide.track import Dropped, Entering, PartialCopy
+from shardmerge.worker.ddl.decide.stream_tables import StreamTables
+from shardmerge.worker.ddl.decide.track import Dropped, Entering, PartialCopy, own_tracks
 from shardmerge.worker.rules import Rules
 from shardmerge.worker.rules.table_scope import TableName, TableScope
 from shardmerge.worker.target.records.checkpoint import Checkpoint

@@ -20,7 +20,7 @@ from shardmerge.worker.core.stop_signal import StopSignal
 from shardmerge.worker.core.stream import Stream
 from shardmerge.worker.core.subtask_key import SubtaskKey
 from shardmerge.worker.core.table_plan import TablePlan, TargetTable
-from shardmerge.worker.ddl.decide.barrier_state import StreamTables
+from shardmerge.worker.ddl.decide.stream_tables import StreamTables
 from shardmerge.worker.ddl.decide.track import PartialCopy
 from shardmerge.worker.ddl.driver import SharedByStreams, StatementDriver
 from shardmerge.worker.relay.relay import Relay

@@ -19,15 +19,9 @@ from shardmerge.worker.daemon.subtask.phases.cascades import check_setting, chec
 from shardmerge.worker.daemon.subtask.phases.finish import finish_at_stop, finish_full, read_safe_mode_bound
 from shardmerge.worker.daemon.subtask.phases.run_tables import adder_of, handover_of, plans_of
 from shardmerge.worker.daemon.subtask.run_resources import RunResources
-from shardmerge.worker.ddl.decide.barrier_state import StreamTables, own_tracks
-from shardmerge.worker.ddl.decide.track import (
-    Elsewhere,
-    LaterStructure,
-    Leaving,
-    PartialCopy,
-    later_structures,
-    plans_before,
-)
+from shardmerge.worker.ddl.decide.recorded_tracks import later_structures, plans_before
+from shardmerge.worker.ddl.decide.stream_tables import StreamTables
+from shardmerge.worker.ddl.decide.track import Elsewhere, LaterStructure, Leaving, PartialCopy, own_tracks
 from shardmerge.worker.ddl.driver import SharedByStreams, StatementDriver
 from shardmerge.worker.ddl.locks.lock_agent import LockAgent
 from shardmerge.worker.ddl.locks.parked_queue import ParkedQueue

@@ -12,7 +12,6 @@ from shardmerge.proto.errors import ShardmergeError
 from shardmerge.worker.core.position import RelayOffset, SourcePosition
 from shardmerge.worker.core.table_numbers import TableNumbers
 from shardmerge.worker.ddl.decide.actions import Create, DdlContext, Drop, Rename, ShardTarget, actions_of
-from shardmerge.worker.ddl.decide.barrier_state import BarrierChanges, StreamTables
 from shardmerge.worker.ddl.decide.given_names import (
     GivenNames,
     creates_here,
@@ -23,6 +22,8 @@ from shardmerge.worker.ddl.decide.given_names import (
     reserved_number,
 )
 from shardmerge.worker.ddl.decide.routed_statements import RoutedScope
+from shardmerge.worker.ddl.decide.statement_changes import NameChanges, StatementChanges
+from shardmerge.worker.ddl.decide.stream_tables import StreamTables
 from shardmerge.worker.ddl.decide.track import Elsewhere
 from shardmerge.worker.ddl.sql.statement import CreateTable, Ddl, parse_ddl
 from shardmerge.worker.relay.model import Statement
@@ -249,21 +250,21 @@ class _Streams:
 
     def execute(self, text: str, at: int) -> None:
         ddl, before = ddl_of(text), self.main
-        changes = BarrierChanges(before, self.numbers)
+        changes = StatementChanges(before, self.numbers)
         if not RoutedScope(before.scope)(statement_of(text)):
             return
-        changes.names = given_names(
+        given = given_names(
             ddl,
             lambda name: name if before.scope.owned_name(*name) is None else None,
             lambda name: RULES.route(*name) is not None,
         )
         dropped = {item.number for item in before.partitioning.away if item.dropped}
         left = left_to_others(ddl, before.names_elsewhere, dropped, RULES, lambda name: False)
-        changes.dropped_elsewhere = dropped_elsewhere(ddl, before.names_elsewhere)
+        changes.names = NameChanges(given, dropped=dropped_elsewhere(ddl, before.names_elsewhere))
         if left is not None:
             changes.leave_table(left[0], StatementPlace(SourcePosition("bin.000001", at), 0), left[1])
         self.main = changes.apply()
-        assert self.main.violations() == ()
+        assert self.main.violations(before.tracks) == ()
 
 
 @pytest.mark.parametrize("seed", range(100))

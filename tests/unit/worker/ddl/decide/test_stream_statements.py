@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from shardmerge.proto import config_pb2
 from shardmerge.worker.core.position import RelayOffset, SourcePosition
-from shardmerge.worker.ddl.decide.barrier_state import StreamTables
 from shardmerge.worker.ddl.decide.routed_statements import RoutedScope
 from shardmerge.worker.ddl.decide.stream_statements import StreamStatements
+from shardmerge.worker.ddl.decide.stream_tables import StreamTables
 from shardmerge.worker.ddl.decide.track import Entering
 from shardmerge.worker.relay.model import Statement
 from shardmerge.worker.rules import Rules

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,25 +10,39 @@ import pytest
 
 from shardmerge.proto import config_pb2, errors
 from shardmerge.proto.errors import ShardmergeError
+from shardmerge.worker.core.mysql.show_create import CreateStatement
 from shardmerge.worker.core.position import RelayOffset, SourcePosition
-from shardmerge.worker.ddl.decide.barrier_state import StreamTables
+from shardmerge.worker.ddl.decide.stream_tables import StreamTables
 from shardmerge.worker.ddl.decide.track import (
     JOINING_STEPS,
     MAIN_STEPS,
+    NO_TRACK,
+    Changed,
+    ChangedLater,
     Dropped,
     Elsewhere,
     Entering,
+    Event,
+    LanesAt,
     LaterStructure,
     Leaving,
+    NamedElsewhere,
+    NameUsed,
     Own,
+    ParkedAt,
     PartialCopy,
+    Removed,
+    TakenOver,
     Track,
+    step,
 )
 from shardmerge.worker.rules import Rules
 from shardmerge.worker.rules.table_scope import TableScope
 from shardmerge.worker.target.records.ddl_progress import StatementPlace
+from shardmerge.worker.target.records.parked_tables import Parked
 from shardmerge.worker.target.records.partitioning import AwayName, Growing, Partitioning
 from shardmerge.worker.target.records.partitioning import Leaving as LeavingRecord
+from shardmerge.worker.target.records.statement_session import UNKNOWN_SESSION
 from tests.support.plans import integer, table_plan
 
 RULES = Rules.from_config(config_pb2.SubTaskConfig(task="t", source_id="mysql-01"))
@@ -61,6 +76,60 @@ def joining() -> StreamTables:
     partitioning = Partitioning(1, frozenset(), frozenset({0}), "{}")
     scope = TableScope(RULES, only=frozenset({("d", "a"), ("d", "c")}))
     return StreamTables(tuple(plan.table for plan in PLANS.values()), JOINING, partitioning, scope)
+
+
+HERE = LanesAt(END)
+ALTERED = Changed(PLANS[0], CreateStatement("", ""))
+PARKED = Parked(
+    0, "", "d", 0, is_mariadb=True, session=UNKNOWN_SESSION, place=PLACE, resume_at=PLACE.position, since=1.0
+)
+OF_MAIN: tuple[tuple[Track | None, tuple[Event, ...]], ...] = (
+    (None, (HERE, ALTERED, NamedElsewhere(("d", "x"), NAMED))),
+    (
+        MAIN[1],
+        (
+            HERE,
+            ALTERED,
+            ChangedLater(LaterStructure(GROWN, END, GROWING), ALTERED.creation),
+            Removed(),
+            ParkedAt(PARKED, ("d", "a")),
+            ParkedAt(PARKED, ("d", "a"), Leaving(PLANS[0], END, PLACE)),
+        ),
+    ),
+    (MAIN[2], (LanesAt(RelayOffset(1, 69)), HERE)),
+    (
+        MAIN[3],
+        (HERE, NamedElsewhere(None, NAMED), *map(TakenOver, (Own(PLANS[3]), Entering(PLANS[3], END, PLACE), None))),
+    ),
+)
+OF_JOINING: tuple[tuple[Track | None, tuple[Event, ...]], ...] = (
+    (None, (HERE, ALTERED)),
+    (JOINING[0], (HERE, ALTERED, Removed(), Removed(keeps_name=("d", "a")), ParkedAt(PARKED, ("d", "a")), NameUsed())),
+    (JOINING[1], (LanesAt(RelayOffset(1, 69)), HERE)),
+    (JOINING[2], (HERE, NameUsed())),
+)
+
+
+@pytest.mark.parametrize(("events", "steps"), [(OF_MAIN, MAIN_STEPS), (OF_JOINING, JOINING_STEPS)])
+def test_the_steps_are_those_that_the_events_make(
+    events: tuple[tuple[Track | None, tuple[Event, ...]], ...], steps: Mapping[tuple[str, str], str]
+) -> None:
+    def state(track: Track | None) -> str:
+        return NO_TRACK if track is None else type(track).__name__
+
+    made = {
+        (state(before), state(after))
+        for before, possible in events
+        for event in possible
+        if (after := step(before, event, is_main=steps is MAIN_STEPS)) is not before
+    }
+    assert made == steps.keys()
+
+
+def test_a_place_that_the_lanes_have_not_reached_changes_nothing() -> None:
+    for tracks, is_main in ((MAIN, True), (JOINING, False)):
+        for track in tracks.values():
+            assert step(track, LanesAt(RelayOffset(1, 69)), is_main=is_main) is track
 
 
 def test_these_are_legal() -> None:

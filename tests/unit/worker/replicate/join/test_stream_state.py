@@ -11,7 +11,8 @@ from shardmerge.worker.core.mysql.show_create import CreateStatement
 from shardmerge.worker.core.position import RelayOffset, SourcePosition
 from shardmerge.worker.core.table_numbers import TableNumbers
 from shardmerge.worker.core.table_plan import TablePlan
-from shardmerge.worker.ddl.decide.barrier_state import BarrierChanges
+from shardmerge.worker.ddl.decide.given_names import GivenNames
+from shardmerge.worker.ddl.decide.statement_changes import NameChanges, StatementChanges
 from shardmerge.worker.ddl.decide.track import PartialCopy
 from shardmerge.worker.replicate.join.stream_state import (
     excluded_tables,
@@ -94,15 +95,27 @@ def test_a_dropped_table_leaves_its_name_to_its_stream() -> None:
     own = Partitioning(1, frozenset(), frozenset({0}), "{}")
     joining = Joining(own, place(4), replays=True)
     before = stream_tables(joining, RULES, (plan.table,), {0: plan}, {})
-    changes = BarrierChanges(before, TableNumbers(1))
-    changes.removed.add(0)
+    changes = StatementChanges(before, TableNumbers(1))
+    changes.remove(0)
     record = joining_after(joining, changes.apply())
     assert record.kept == (KeptName(0, "d", "t0"),)
     after = stream_tables(Joining.from_json(record.to_json()) or joining, RULES, (plan.table,), {}, {})
     assert after.scope.only == {("d", "t0")}
-    made = BarrierChanges(after, TableNumbers(1))
-    made.set_structure(_table(1, "t0"), CreateStatement("", ""))
+    made = StatementChanges(after, TableNumbers(1))
+    made.change(_table(1, "t0"), CreateStatement("", ""))
     assert joining_after(record, made.apply()).kept == ()
+
+
+def test_a_dropped_table_keeps_its_name_while_other_statements_follow() -> None:
+    """A step is checked before it is recorded: an illegal one would pause the task."""
+    plans = {number: _table(number, f"t{number}") for number in range(2)}
+    own = Partitioning(1, frozenset(), frozenset({1}), "{}")
+    joining = Joining(own, place(4), replays=True, kept=(KeptName(0, "d", "t0"),))
+    before = stream_tables(joining, RULES, tuple(plan.table for plan in plans.values()), plans, {})
+    changes = StatementChanges(before, TableNumbers(2))
+    changes.change(replace(plans[1], table=replace(plans[1].table, name="t2")), CreateStatement("", ""))
+    changes.names = NameChanges(GivenNames({("d", "t2"): ("d", "t1")}, frozenset({("d", "t1")})))
+    assert joining_after(joining, changes.apply().checked(before, "a place")).kept == joining.kept
 
 
 def test_a_table_enters_a_stream_once_its_name_is_free() -> None:
@@ -111,8 +124,8 @@ def test_a_table_enters_a_stream_once_its_name_is_free() -> None:
     joining = Joining(own, place(4), replays=True, entries=(PendingEntry(1, passed(8)),))
     before = stream_tables(joining, RULES, tuple(plan.table for plan in plans.values()), plans, {1: RelayOffset(1, 9)})
     assert (before.timed_plans, before.windows) == ((), ())
-    changes = BarrierChanges(before, TableNumbers(2))
-    changes.set_structure(_table(0, "x"), CreateStatement("", ""))
+    changes = StatementChanges(before, TableNumbers(2))
+    changes.change(_table(0, "x"), CreateStatement("", ""))
     assert changes.apply().timed_plans == (plans[1],)
 
 

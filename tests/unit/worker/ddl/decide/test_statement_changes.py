@@ -9,8 +9,10 @@ from shardmerge.worker.core.mysql.show_create import CreateStatement
 from shardmerge.worker.core.position import RelayOffset, SourcePosition
 from shardmerge.worker.core.table_numbers import TableNumbers
 from shardmerge.worker.core.table_plan import TablePlan, TargetTable
-from shardmerge.worker.ddl.decide.barrier_state import BarrierChanges, StreamTables, own_tracks
 from shardmerge.worker.ddl.decide.given_names import GivenNames
+from shardmerge.worker.ddl.decide.recorded_tracks import later_structures, plans_before
+from shardmerge.worker.ddl.decide.statement_changes import NameChanges, StatementChanges
+from shardmerge.worker.ddl.decide.stream_tables import StreamTables
 from shardmerge.worker.ddl.decide.track import (
     Elsewhere,
     Entering,
@@ -18,8 +20,7 @@ from shardmerge.worker.ddl.decide.track import (
     Leaving,
     Own,
     PartialCopy,
-    later_structures,
-    plans_before,
+    own_tracks,
 )
 from shardmerge.worker.rules import Rules
 from shardmerge.worker.rules.table_scope import TableScope
@@ -60,13 +61,13 @@ def creation(text: str = "") -> CreateStatement:
 
 def test_new_tables_get_numbers_after_all_former_ones() -> None:
     numbers = TableNumbers(4)
-    passing = BarrierChanges(standing(plan(1, "b"), tables=4), numbers)
+    passing = StatementChanges(standing(plan(1, "b"), tables=4), numbers)
     assert passing.take_number() == 4
-    passing.set_structure(plan(4, "new"), creation())
-    passing.set_structure(plan(1, "b2"), creation())
+    passing.change(plan(4, "new"), creation())
+    passing.change(plan(1, "b2"), creation())
     assert numbers.take() == 5, "another stream takes a number"
     assert passing.take_number() == 6
-    passing.set_structure(plan(6, "newer"), creation())
+    passing.change(plan(6, "newer"), creation())
     assert passing.taken == [4, 6]
     result = passing.apply()
     assert [table.name for table in result.tables[:5]] == ["past", "b2", "past", "past", "new"]
@@ -91,13 +92,13 @@ def test_numbers_that_were_not_recorded_are_used_again() -> None:
 
 def test_no_change_keeps_everything() -> None:
     before = standing(plan(0, "a", one_lane=True), plan(1, "b"))
-    assert BarrierChanges(before, TableNumbers(9)).apply() == before
+    assert StatementChanges(before, TableNumbers(9)).apply() == before
 
 
 def test_a_removed_table_keeps_its_number() -> None:
-    passing = BarrierChanges(standing(plan(0, "a", one_lane=True), plan(1, "b")), TableNumbers(2))
-    passing.removed.add(0)
-    passing.set_structure(plan(2, "a"), creation())
+    passing = StatementChanges(standing(plan(0, "a", one_lane=True), plan(1, "b")), TableNumbers(2))
+    passing.remove(0)
+    passing.change(plan(2, "a"), creation())
     result = passing.apply()
     assert sorted(result.plans) == [1, 2]
     assert len(result.tables) == 3
@@ -107,8 +108,8 @@ def test_a_removed_table_keeps_its_number() -> None:
 
 def test_a_targets_facts_are_those_of_all_its_shard_tables() -> None:
     before = standing(plan(0, "a", "all"), plan(1, "b", "all"), plan(2, "c", one_lane=True))
-    passing = BarrierChanges(before, TableNumbers(9))
-    passing.set_structure(plan(1, "b", "all"), creation())
+    passing = StatementChanges(before, TableNumbers(9))
+    passing.change(plan(1, "b", "all"), creation())
     passing.one_lane[TargetTable("shop", "all")] = True
     result = passing.apply()
     assert [made.one_lane for made in result.plans_in_order] == [True, True, True]
@@ -120,8 +121,8 @@ def test_a_targets_facts_are_those_of_all_its_shard_tables() -> None:
 def test_tables_that_a_statement_does_not_change_are_not_made_again() -> None:
     """Only other objects are checked after it: there may be thousands of tables."""
     before = standing(plan(0, "a", "all"), plan(1, "b", "all"), plan(2, "c", "all"))
-    changes = BarrierChanges(before, TableNumbers(9))
-    changes.set_structure(plan(1, "b", "all"), creation())
+    changes = StatementChanges(before, TableNumbers(9))
+    changes.change(plan(1, "b", "all"), creation())
     changes.one_lane[TargetTable("shop", "all")] = False
     after = changes.apply()
     assert [number for number, track in after.tracks.items() if track is not before.tracks[number]] == [1]
@@ -146,15 +147,15 @@ def test_tables_that_are_copied_in_part_leave_at_their_statement() -> None:
     copies = {number: PartialCopy(1 + number, RelayOffset(1, at)) for number, at in places.items()}
     before = replace(standing(*plans), tracks=own_tracks(plans, copies=copies))
     statement = statement_at(100, "ALTER TABLE t0 ADD c INT")
-    passing = BarrierChanges(before, TableNumbers(4))
-    passing.removed.add(1)
-    passing.parked[2] = replace(_away(2), released=False)
-    passing.set_structure(plan(0, "renamed"), creation())
+    passing = StatementChanges(before, TableNumbers(4))
+    passing.remove(1)
+    passing.park(replace(_away(2), released=False))
+    passing.change(plan(0, "renamed"), creation())
     passing.leave_to_copy(statement, place_of(110), 5.0)
-    left = passing.parked[0]
+    left = passing.parked[0].parked
     assert (left.released, left.resumes_copy, left.place) == (True, 1, StatementPlace.of(statement))
     assert sorted(passing.parked) == [0, 2]
-    assert not passing.parked[2].resumes_copy, "the lock releases it"
+    assert not passing.parked[2].parked.resumes_copy, "the lock releases it"
     result = passing.apply()
     assert sorted(result.plans) == [3]
     assert sorted(result.copies) == [3]
@@ -174,8 +175,8 @@ def test_a_table_grows_at_its_place() -> None:
     after = replace(table_plan((integer(), integer("v")), (0,), shard=0, schema="d", name="a"), target_table="a")
     place = RelayOffset(1, 70)
     record = Growing(0, SourcePosition("bin.000001", 70), ("v",))
-    changes = BarrierChanges(standing(before, other), TableNumbers(2))
-    changes.set_later_structure(LaterStructure(after, place, record), creation())
+    changes = StatementChanges(standing(before, other), TableNumbers(2))
+    changes.change_later(LaterStructure(after, place, record), creation())
     result = changes.apply()
     assert result.violations() == ()
     assert result.plans[0] is before, "the lanes have not reached the statement"
@@ -228,10 +229,10 @@ def test_a_name_that_no_table_has_taken_stays_the_other_streams() -> None:
     names = GivenNames({}, frozenset({("d", "joins")}))
     before = standing(plan(0, "a"))
     before = replace(before, tracks={**before.tracks, 7: Elsewhere(("d", "joins"))})
-    skipped = BarrierChanges(before, TableNumbers(8), names=names)
+    skipped = StatementChanges(before, TableNumbers(8), names=NameChanges(names))
     skipped.detach_renamed()
     assert skipped.apply().scope.others == OTHERS
-    taken = BarrierChanges(before, TableNumbers(8), names=names)
-    taken.set_structure(plan(0, "joins"), creation())
+    taken = StatementChanges(before, TableNumbers(8), names=NameChanges(names))
+    taken.change(plan(0, "joins"), creation())
     taken.detach_renamed()
     assert taken.apply().scope.others == OTHERS - names.lost
