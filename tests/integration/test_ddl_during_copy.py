@@ -206,8 +206,6 @@ def test_a_changed_key_stops_one_table_only(
             return "".join(status.error.message for status in failed)
 
         assert "changed the key" in until(error, "the rest of the copy has failed")
-        [(place,)] = target.query("SELECT place FROM dm_meta.statement_passed WHERE stream = 'MAIN'")
-        assert "+partial" in str(place), "an earlier version must not continue"
         source.execute("UPDATE shard.u SET v = -5")
         until(lambda: target.query("SELECT COUNT(*) FROM shard.u WHERE v = -5") == [(100,)], "the other table goes on")
         assert not run.ended

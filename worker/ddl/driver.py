@@ -513,16 +513,7 @@ class StatementDriver:
             dropped_columns.write(inner, *who[:2], executed.dropped)
             online_records.write(inner, who, executed.shadow_records)
             interrupted_copies.forget(inner, who, uncopied)
-            ddl_progress.write_passed(
-                inner,
-                who,
-                stream,
-                StatementPlace.of(statement),
-                timed=bool(result.entering or result.leaving),
-                partial=interrupted_copies.exist(inner, who),
-                growing=bool(result.later),
-                renamed=bool(result.partitioning.away),
-            )
+            ddl_progress.write_passed(inner, who, stream, StatementPlace.of(statement))
             for target in sorted(executed.joined):
                 executed_locks.forget_structure(inner, *who[:2], target)
             for subject in sorted(executed.subjects):

@@ -69,7 +69,7 @@ def begin_replay(
         checkpoints.insert(session, context.who, found, Stream.JOIN)
         if joining.entries:
             place = min(released.values(), key=lambda each: each[1])[0].place
-            ddl_progress.write_passed(session, context.who, Stream.JOIN, place, timed=True)
+            ddl_progress.write_passed(session, context.who, Stream.JOIN, place)
         if joining.skips is not None:
             # The own lanes take the table over after this statement only.
             ddl_progress.write_passed(session, context.who, Stream.JOIN, joining.skips)

@@ -36,7 +36,6 @@ from shardmerge.worker.target.records import ddl_progress as ddl_records
 from shardmerge.worker.target.records import subtask_record
 from shardmerge.worker.target.records.checkpoint import Checkpoint
 from shardmerge.worker.target.records.ddl_progress import StatementPlace
-from shardmerge.worker.target.records.history import interrupted_copies
 from shardmerge.worker.target.records.history import passed_watermarks as passed_marks
 from shardmerge.worker.target.records.joining_tables import Joining
 from shardmerge.worker.target.records.subtask_record import SubTaskRow
@@ -411,16 +410,7 @@ class JoiningUnit:
             checkpoints.remove(session, who, joined, Stream.JOIN)
             ddl_records.delete_passed(session, who, Stream.JOIN)
             if executed is not None:
-                ddl_records.write_passed(
-                    session,
-                    who,
-                    Stream.MAIN,
-                    executed,
-                    timed=bool(merged.leaving),
-                    partial=interrupted_copies.exist(session, who),
-                    growing=bool(merged.later),
-                    renamed=bool(merged.partitioning.away),
-                )
+                ddl_records.write_passed(session, who, Stream.MAIN, executed)
             passed_marks.write(session, who, cleared)
             failpoints.hit("join.adopting")
 

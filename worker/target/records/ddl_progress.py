@@ -14,7 +14,6 @@ all tables. ``worker/target/records/subtask_record.py`` deletes the records for 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Annotated
@@ -29,27 +28,15 @@ from shardmerge.worker.core.subtask_key import SubtaskKey
 from shardmerge.worker.relay.model import Statement
 from shardmerge.worker.target.records import member_versions, subtask_rows
 
-_TIMED = "+timed"
-"""After ``at`` in the record of a stream whose lanes may have passed places at which tables enter or leave it. An
-earlier program cannot read this, and must not: it would apply rows twice or not at all."""
-
-_PARTIAL = "+partial"
-"""After ``at`` in the record of a stream while tables are copied in part. An earlier program cannot read this, and must
-not: it would never copy the rest."""
-
-_GROWING = "+growing"
-"""After ``at`` in the record of a stream whose lanes may not have reached statements that have added columns to its
-tables. An earlier program cannot read this, and must not: it would decode rows before them with these columns."""
-
-_RENAMED = "+renamed"
-"""After ``at`` in the record of the main stream while statements have given names to tables of other streams. An
-earlier program cannot read this, and must not: it would apply rows of these tables twice or not at all."""
+_FORMER_MARKS = ("+growing", "+renamed", "+partial", "+timed")
+"""The version before has written these after ``at``, in this order from the end, for still earlier programs, which must
+not continue with such a stream. An unknown mark is refused."""
 
 
 def _without_mark(value: object) -> object:
     if not isinstance(value, str):
         return value
-    for mark in (_GROWING, _RENAMED, _PARTIAL, _TIMED):
+    for mark in _FORMER_MARKS:
         value = value.removesuffix(mark)
     return value
 
@@ -106,26 +93,9 @@ def read_passed(session: Session, who: SubtaskKey, stream: Stream) -> StatementP
     return _PLACE.validate_json(str(found[0][0])) if found else None
 
 
-def write_passed(
-    session: Session,
-    who: SubtaskKey,
-    stream: Stream,
-    place: StatementPlace,
-    *,
-    timed: bool = False,
-    partial: bool = False,
-    growing: bool = False,
-    renamed: bool = False,
-) -> None:
-    """Inside the caller's transaction. ``timed``: tables enter or leave the stream without a barrier. ``partial``:
-    tables of the subtask are copied in part. ``growing``: tables get columns without a barrier. ``renamed``: statements
-    gave names to tables of other streams."""
-    record = _PLACE.dump_python(place, mode="json")
-    given = ((_TIMED, timed), (_PARTIAL, partial), (_RENAMED, renamed), (_GROWING, growing))
-    marks = "".join(mark for mark, is_set in given if is_set)
-    if marks:
-        record["at"] = f"{place.at}{marks}"
-    subtask_rows.replace(session, who, "statement_passed", [(stream.name, json.dumps(record))])
+def write_passed(session: Session, who: SubtaskKey, stream: Stream, place: StatementPlace) -> None:
+    """Inside the caller's transaction."""
+    subtask_rows.replace(session, who, "statement_passed", [(stream.name, place.to_json())])
 
 
 def delete_passed(session: Session, who: SubtaskKey, stream: Stream) -> None:

@@ -61,11 +61,6 @@ def read(session: Session, who: SubtaskKey, numbers: Collection[int] | None = No
     return {int(number): _JSON.validate_json(str(text)) for number, text in found}
 
 
-def exist(session: Session, who: SubtaskKey) -> bool:
-    """Whether the copy of any table of the subtask is interrupted."""
-    return bool(subtask_rows.select(session, who, NAME, "1", "LIMIT 1"))
-
-
 def write(session: Session, who: SubtaskKey, copies: Mapping[int, InterruptedCopy]) -> None:
     """Inside the caller's transaction."""
     subtask_rows.replace(session, who, NAME, [(number, item.to_json()) for number, item in sorted(copies.items())])

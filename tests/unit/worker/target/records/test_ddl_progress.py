@@ -20,13 +20,6 @@ def at(
 PASSED = StatementPlace.of(at(400, 60))
 
 
-def test_the_mark_of_timed_tables_is_no_part_of_the_place() -> None:
-    """An earlier program cannot read the mark: it reads a number."""
-    marked = PASSED.to_json().replace('"at":60', '"at":"60+timed"')
-    assert "+timed" in marked
-    assert StatementPlace.from_json(marked) == StatementPlace.from_json(PASSED.to_json()) == PASSED
-
-
 @pytest.mark.parametrize(
     ("statement", "is_passed"),
     [
