@@ -15,7 +15,7 @@ from shardmerge.worker.core.position import RelayOffset, SourcePosition
 from shardmerge.worker.core.row_change import ChangeKind, RowChange
 from shardmerge.worker.core.subtask_key import SubtaskKey
 from shardmerge.worker.core.table_plan import PartitionId, TablePlan
-from shardmerge.worker.replicate.lane import target_writer as apply_module
+from shardmerge.worker.replicate.lane import committer
 from shardmerge.worker.replicate.lane.target_writer import TargetWriter
 from shardmerge.worker.target.apply.cascades import ChildRows, SqlRows
 from shardmerge.worker.target.apply.target_session import ApplySettings
@@ -50,7 +50,7 @@ def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 @pytest.fixture(autouse=True, params=[0, 1 << 16], ids=["one by one", "together"])
 def most_together(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Send each statement in a packet of its own, or all of a small batch in one: the result is the same."""
-    monkeypatch.setattr(apply_module, "_TOGETHER_BYTES", request.param)
+    monkeypatch.setattr(committer, "_TOGETHER_BYTES", request.param)
 
 
 @pytest.fixture
