@@ -26,7 +26,7 @@ from shardmerge.worker.relay.serve.local_files import LocalLog
 from shardmerge.worker.replicate import lane_coordinator as board_module
 from shardmerge.worker.replicate.lane import lane as lane_module
 from shardmerge.worker.replicate.lane import lane_spec
-from shardmerge.worker.replicate.lane.target_writer import TargetWriter
+from shardmerge.worker.replicate.lane.committer import Committer
 from shardmerge.worker.replicate.lane_coordinator import LaneCoordinator, LaneGone
 from shardmerge.worker.replicate.lane_shares import LaneShares
 from shardmerge.worker.replicate.running import RunningReplicate
@@ -168,14 +168,14 @@ def test_what_spark_gets_of_a_lane_holds_no_password(rig: Rig) -> None:
 
 def test_a_lane_that_fails_before_it_subscribes_ends_the_run(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     """The other lanes have no reason to end by themselves."""
-    read = TargetWriter.read_checkpoint
+    read = Committer.read_checkpoint
 
-    def refused(self: TargetWriter) -> Checkpoint:
+    def refused(self: Committer) -> Checkpoint:
         if vars(self)["_lane"] == 1:
             raise errors.replicate.TARGET_BUSY(host="h", port=1, reason="too many connections", errno=1040)
         return read(self)
 
-    monkeypatch.setattr(TargetWriter, "read_checkpoint", refused)
+    monkeypatch.setattr(Committer, "read_checkpoint", refused)
     outcome = _Running(_unit(rig, Threads())).join()
     assert isinstance(outcome, Failed)
     assert outcome.error.spec is errors.replicate.TARGET_BUSY

@@ -150,7 +150,7 @@ class StatementChanges:
             self.names = replace(self.names, given=replace(given, lost=lost))
         if gone:
             for number, plan in self.plans_before_removals.items():
-                if name_of(plan) in gone:
+                if name_of(plan) in gone and not isinstance(self.tables.get(number), ParkedAt):
                     self.remove(number)
 
     def leave_to_copy(self, statement: Statement, resume_at: SourcePosition, now: float) -> None:
