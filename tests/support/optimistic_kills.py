@@ -26,6 +26,10 @@ def kill_while_joined(world: World, label: str, adding: Kills, dropping: Kills) 
         world.cluster.wait_replicating(name)
         _give(world, adding, here, "ADD COLUMN added INT NOT NULL DEFAULT 7")
         _give(world, {}, there, "ADD COLUMN added INT NOT NULL DEFAULT 7")
+        # The last kill may come before the statement is recorded: until it is, the other source's tables are the only
+        # ones that have the column, and their DROP would remove it.
+        added = f"SELECT COUNT(*) FROM dm_meta.table_structure WHERE task = '{name}' AND structure LIKE '%added%'"
+        until(lambda: world.target.query(added) == [(len(shards),)], "all tables are recorded with the column", 300)
         writer.go_on()
         _give(world, {}, there, "DROP COLUMN added")
         # The target's column is dropped with the last one: that of the source at which the kills are arranged.
