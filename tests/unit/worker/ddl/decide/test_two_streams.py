@@ -60,7 +60,7 @@ class Streams:
         self.joining = self._after(self.joining, text, at)
 
     def _after(self, before: StreamTables, text: str, at: int) -> StreamTables:
-        """The tables after the statement, as :class:`StatementDriver` computes them."""
+        """The tables after the statement, as the driver computes them (worker/ddl/driver.py)."""
         ddl = parse_ddl(text, "d", None)
         assert ddl is not None
         offset = RelayOffset(1, at)
