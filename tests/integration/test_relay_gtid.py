@@ -4,6 +4,8 @@ GTIDs."""
 from __future__ import annotations
 
 import itertools
+import time
+from dataclasses import replace
 
 import pytest
 
@@ -13,6 +15,7 @@ from shardmerge.worker.binlog.gtid_set import GtidSet
 from shardmerge.worker.core.mysql.connection import Endpoint, Side, connect, current_position, server_info
 from shardmerge.worker.core.position import SourcePosition
 from shardmerge.worker.core.stop_signal import StopSignal
+from shardmerge.worker.relay.log.files import relay_path
 from tests.integration.relay_rig import (
     START,
     Servers,
@@ -227,6 +230,126 @@ def test_a_replica_that_lags_is_waited_for(servers: Servers) -> None:
     caught_up(again, new)
     assert gtids(served(again)) == gtids(written(new))
     until(lambda: again.status().error is None, "the error is forgotten")
+
+
+@pytest.mark.parametrize("by_gtid", [True, False])
+@pytest.mark.parametrize("is_connected", [True, False])
+def test_a_server_that_lost_its_end_and_uses_its_gtids_again(
+    servers: Servers, *, by_gtid: bool, is_connected: bool
+) -> None:
+    """The lost transactions may be applied: the new ones with their GTIDs are others."""
+    source = servers.server("source")
+    create_table(source)
+    insert(source, 5)
+    relay = servers.relay(source)
+    relay.ensure_from(SourcePosition("", 0, executed(source)) if by_gtid else START)
+    relay.start()
+    insert(source, 5)
+    caught_up(relay, source)
+    kept = end_of(source)
+    insert(source, 5)
+    caught_up(relay, source)
+    lost, before = executed(source), relay.head()
+    if not is_connected:
+        relay.stop()
+    source.kill()
+    with (source.directory / "data" / kept.file).open("r+b") as file:
+        file.truncate(kept.pos)
+    source.start()
+    insert(source, 20)
+    assert not GtidSet(executed(source)).never_had(GtidSet(lost)), "they are used again"
+    if not is_connected:
+        relay.start()
+    failure = until(relay.failure, "the relay stops for good")
+    assert failure.spec is errors.relay.SOURCE_LOG_RESET
+    assert relay.head() == before
+    assert "--remove-meta" in failure.workaround
+
+
+def test_an_event_that_is_another_one_at_the_source(servers: Servers) -> None:
+    """A machine that was set back goes on in the same file: another event may end at the same byte."""
+    source = servers.server("source")
+    create_table(source)
+    relay = servers.relay(source)
+    relay.ensure_from(START)
+    relay.start()
+    insert(source, 5)
+    caught_up(relay, source)
+    head = relay.head()
+    relay.stop()
+    relay.start()
+    until(lambda: source.dump_threads(), "it continues")
+    assert relay.failure() is None
+    relay.stop()
+    # Of the last event, whose last bytes are a checksum: as if another transaction was stored there.
+    stored = relay_path(servers.directory / "relay", head.offset.segment)
+    with stored.open("r+b") as file:
+        file.seek(head.offset.byte - 5)
+        byte = file.read(1)[0]
+        file.seek(head.offset.byte - 5)
+        file.write(bytes([byte ^ 1]))
+    relay.start()
+    failure = until(relay.failure, "the relay stops for good")
+    assert failure.spec is errors.relay.SOURCE_LOG_RESET
+    assert "another one" in failure.message
+    assert relay.head() == head
+
+
+def test_a_place_without_a_relay_log_is_checked(servers: Servers) -> None:
+    """A worker that is new to the source has only the place of a checkpoint and the time of its transaction."""
+    source = servers.server("source")
+    create_table(source)
+    relay = servers.relay(source)
+    relay.ensure_from(START)
+    relay.start()
+    insert(source, 5)
+    caught_up(relay, source)
+    kept = relay.head()
+    relay.check_read(kept.position, kept.commit_time)
+    source.execute("FLUSH BINARY LOGS")
+    until(lambda: time.time() > kept.commit_time + 4, "the next file is begun later")
+    source.execute("FLUSH BINARY LOGS")
+    caught_up(relay, source)
+    idle = replace(relay.head().position, pos=end_of(source).pos)
+    relay.check_read(idle, kept.commit_time)  # no transaction since
+
+    insert(source, 5)
+    caught_up(relay, source)
+    lost = relay.head()
+    relay.check_read(lost.position, lost.commit_time)
+    relay.stop()
+    source.kill()
+    with (source.directory / "data" / idle.file).open("r+b") as file:
+        file.truncate(idle.pos)
+    source.start()
+    insert(source, 20)
+    with pytest.raises(ShardmergeError) as caught:
+        relay.check_read(lost.position, lost.commit_time)
+    assert caught.value.spec is errors.relay.SOURCE_LOG_RESET
+    assert "no event of its" in caught.value.message
+
+
+def test_a_place_in_a_file_that_was_begun_anew(servers: Servers) -> None:
+    """The statements are the same: the place is one between two transactions in the new file too."""
+    source = servers.server("source")
+    create_table(source)
+    source.execute("RESET MASTER" if servers.is_mariadb else "RESET BINARY LOGS AND GTIDS")
+    insert(source, 5)
+    relay = servers.relay(source)
+    relay.ensure_from(START)
+    relay.start()
+    caught_up(relay, source)
+    read = relay.head()
+    relay.stop()
+    until(lambda: time.time() > read.commit_time + 4, "the new file is begun later")
+    source.execute("RESET MASTER" if servers.is_mariadb else "RESET BINARY LOGS AND GTIDS")
+    insert(source, 10)
+    with pytest.raises(ShardmergeError) as caught:
+        relay.check_read(read.position, read.commit_time)
+    assert caught.value.spec is errors.relay.SOURCE_LOG_RESET
+    assert "has a transaction of" in caught.value.message
+    relay.check_read(replace(read.position, server="another"), read.commit_time)
+    relay.check_read(replace(read.position, file="mysql-bin.999999"), read.commit_time)
 
 
 def test_a_fresh_start_reads_a_server_with_another_history(servers: Servers) -> None:

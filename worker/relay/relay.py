@@ -22,6 +22,7 @@ from shardmerge.worker.relay.fetch.fetcher import Fetcher, FetcherState
 from shardmerge.worker.relay.fetch.file_times import present_events
 from shardmerge.worker.relay.fetch.server_change import Proof, prove
 from shardmerge.worker.relay.fetch.server_id import ServerIdOf
+from shardmerge.worker.relay.fetch.stored_tail import check_read
 from shardmerge.worker.relay.log.relay_log import SEGMENT_BYTES, RelayLog
 from shardmerge.worker.relay.model import PurgePolicy, RelayState
 from shardmerge.worker.relay.purge_policy import Purged
@@ -220,6 +221,10 @@ class Relay(LogReader):
             # What the source cannot send it refuses before the format description.
             events = present_events(dump, plan.start)
             next((header for header, _ in events if header.type == EventType.FORMAT_DESCRIPTION), None)
+
+    def check_read(self, position: SourcePosition, commit_time: float) -> None:
+        """See :func:`shardmerge.worker.relay.fetch.stored_tail.check_read`."""
+        check_read(self._log.source, self._endpoint, position, commit_time)
 
     def prove_switch(self, endpoint: Endpoint, lowest: SourcePosition | None) -> Proof:
         """See :func:`shardmerge.worker.relay.fetch.server_change.prove`."""

@@ -21,6 +21,7 @@ from shardmerge.worker.relay.fetch.dump_start import FirstStart, FromFile, Serve
 from shardmerge.worker.relay.fetch.end_watch import EndWatch, ends_before
 from shardmerge.worker.relay.fetch.fetch_counts import FetchCounts
 from shardmerge.worker.relay.fetch.server_id import ServerIdOf
+from shardmerge.worker.relay.fetch.stored_tail import check_tail
 from shardmerge.worker.relay.log.files import FIRST_BYTE, disk_error, has_space
 from shardmerge.worker.relay.log.relay_log import RelayLog
 from shardmerge.worker.relay.log.xa_tracker import PrepareUnknown
@@ -277,6 +278,11 @@ class Fetcher:
         head = log.head()
         appender.source_end = state.end
         empty = not log.segments()
+        if not empty and head.position.server == state.server:
+            # Before anything else: a server that has lost its end may use the lost positions and GTIDs again.
+            if ends_before(head.position, state.end):
+                raise self._reset(head.position, state.end or head.position)
+            check_tail(log, self._endpoint, state.end)
         there = dump.gtid_set_at(head.position) if empty and head.position.file and head.position.gtid_set else None
         plan = plan_start(log.source, log.require(), head, empty, state, log.directory, there)
         match plan:
@@ -296,8 +302,6 @@ class Fetcher:
             if not empty and not isinstance(plan, ServerChanged):
                 log.renamed()
             return appender.connect(plan.start, state.server)
-        if not empty and ends_before(head.position, state.end):
-            raise self._reset(head.position, state.end or head.position)
         start, gtid_set = plan.start, None
         if start.seed:
             gtid_set = dump.gtid_set_at(start.position)

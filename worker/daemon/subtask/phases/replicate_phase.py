@@ -67,6 +67,7 @@ def replicate(
     soon as all tables are complete: statements have interrupted the copies of some."""
     state = _RecordedState.read(resources, rules, epoch, row)
     resources.host.relay.ensure_from(state.lowest())
+    state.check_read(resources.host.relay)
     places = _Places.locate(resources, state, stop_search, stop)
     if places is None:
         return Stopped()
@@ -286,6 +287,14 @@ class _RecordedState:
             else:
                 cascades = first_cascades(resources, plans, creations)
         return _RecordedState(found, partitioning, tables, joining, parked, interrupted, others, named, plans, cascades)
+
+    def check_read(self, relay: Relay) -> None:
+        """In another relay log than the one that the lanes have read, their positions must mean the same place. Raises
+        SOURCE_LOG_RESET."""
+        moved = [item for item in self.checkpoints if item.relay_id != relay.relay_id and item.position.file]
+        if moved:
+            last = max(moved, key=lambda item: item.position.file_order())
+            relay.check_read(last.position, last.commit_time)
 
     def has_locks(self, config: config_pb2.SubTaskConfig) -> bool:
         """Whether the subtask takes part in sharding-DDL locks: by its configuration, or by tables that are parked."""
