@@ -283,39 +283,39 @@ def _refused(cluster: Cluster, text: str, code: int, *more: str) -> list[str]:
 def test_a_table_does_not_move_back_onto_its_own_rows(world: World) -> None:
     """40099. The rows that the source has deleted meanwhile would stay, and the others collide. The printed statements
     remove the rows of these shard tables only."""
-    family = world.family("back", tables=2)
+    family = world.family("returns", tables=2)
     shards = family.create(300)
     cluster = world.cluster
     cluster.start_task(family.task())
-    cluster.wait_replicating("back")
-    world.settle(["back"])
-    there = family.task().replace("    target-schema: back\n", "    target-schema: back_there\n")
+    cluster.wait_replicating("returns")
+    world.settle(["returns"])
+    there = family.task().replace("    target-schema: returns\n", "    target-schema: returns_there\n")
     there = there.replace(
         '    table-pattern: "order_*"\n    target-schema', "    table-pattern: order_02\n    target-schema"
     )
     there = there.replace("route-rules: [merge]", "route-rules: [merge, first]")
-    first = "schema-pattern: back_01, table-pattern: order_01, target-schema: back, target-table: orders"
+    first = "schema-pattern: returns_01, table-pattern: order_01, target-schema: returns, target-table: orders"
     there = there.replace("routes:\n", f"routes:\n  first: {{{first}}}\n", 1)
-    assert _changes(_update(cluster, there, "--move-tables")) == {("moves", "`back_01`.`order_02`")}
-    cluster.wait_joined("back")
-    cluster.wait_replicating("back")
+    assert _changes(_update(cluster, there, "--move-tables")) == {("moves", "`returns_01`.`order_02`")}
+    cluster.wait_joined("returns")
+    cluster.wait_replicating("returns")
     with Writer(shards, seed=35) as writer:
         until(lambda: writer.counts.changes > 300, "both tables change")
         writer.stop()
-    world.settle(["back"])
-    before = _count(world, "SELECT COUNT(*) FROM back.orders")
+    world.settle(["returns"])
+    before = _count(world, "SELECT COUNT(*) FROM returns.orders")
     printed = _refused(cluster, family.task(), errors.replicate.UPDATE_OWN_ROWS.code, "--move-tables")
-    assert len(printed) == 2 and _count(world, "SELECT COUNT(*) FROM back.orders") == before
+    assert len(printed) == 2 and _count(world, "SELECT COUNT(*) FROM returns.orders") == before
     for text in printed:
         found = re.search(r"(DELETE FROM .*?;)", text)
         assert found is not None, text
         world.target.execute(found[1])
-    assert 0 < _count(world, "SELECT COUNT(*) FROM back.orders") < before
-    assert _changes(_update(cluster, family.task(), "--move-tables")) == {("moves", "`back_01`.`order_02`")}
-    cluster.wait_joined("back")
-    cluster.wait_replicating("back")
+    assert 0 < _count(world, "SELECT COUNT(*) FROM returns.orders") < before
+    assert _changes(_update(cluster, family.task(), "--move-tables")) == {("moves", "`returns_01`.`order_02`")}
+    cluster.wait_joined("returns")
+    cluster.wait_replicating("returns")
     world.judge(family)
-    cluster.dmctl("stop-task", "back")
+    cluster.dmctl("stop-task", "returns")
 
 
 def _of_tables(world: World, task: str, *tables: str, target: str = "") -> str:
