@@ -152,7 +152,7 @@ def handle_binlog(answer: pb.HandleBinlogResponse) -> RenderableType:
         made = look.table("source", "worker", "")
         for one in answer.sources:
             made.add(one.source, one.worker or "–", one.msg)
-        return made
+        return Group(made, look.cell(answer.msg)) if answer.result and answer.msg else made
     parts: list[RenderableType] = []
     if answer.ops:
         made = look.table("source", "position", "op", "statements")

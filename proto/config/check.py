@@ -17,7 +17,7 @@ from shardmerge.proto.config.document.yaml_file import Document
 from shardmerge.proto.config.finding import ConfigFinding, nearest
 from shardmerge.proto.config.source import SourceModel, check_source, notes_of_source
 from shardmerge.proto.config.task.model import TaskModel
-from shardmerge.proto.config.task.task_file import check_file, notes_of_task
+from shardmerge.proto.config.task.task_file import check_file, notes_of_task, start_notes
 from shardmerge.proto.errors import config
 
 
@@ -78,7 +78,8 @@ def check_text(text: str, file: str, kind: Kind | None = None, environ: Mapping[
     notes: tuple[str, ...] = ()
     if kind is Kind.TASK:
         task, findings = check_file(document, environ)
-        notes = () if task is None else notes_of_task(document, task)
+        if task is not None:
+            notes = (*notes_of_task(document, task), *(note for _, note in start_notes(document, task)))
     elif kind is Kind.SOURCE:
         source, findings = check_source(document, environ)
         notes = () if source is None else notes_of_source(document, source)

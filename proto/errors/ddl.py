@@ -44,9 +44,10 @@ DDL_REFUSED = _define(
     message="source {source}, task {task}: the target refuses the SQL for the statement at {position}: "
     "{statement}: {reason} (errno {errno})",
     workaround=f"The task has stopped right before the statement. Correct what the target reports and {_RESUME}. If "
-    f"the target has the change already, {_SKIP}. Or {_REPLACE}. For the statement of a sharding-DDL lock at which no "
-    "table of this source waits any more: `dmctl shard-ddl-lock {task}` prints the lock's id, and `dmctl "
-    "shard-ddl-lock unlock '<lock>' --force-remove` lets all tables continue without it.",
+    f"the target has the change already, {_SKIP}. Or {_REPLACE}. For the statement of a sharding-DDL lock, if the "
+    "target has a part of it already: run the rest at the target by hand. Then, and if no table of this source waits "
+    "at the lock any more, `dmctl shard-ddl-lock {task}` prints the lock's id, and `dmctl shard-ddl-lock unlock "
+    "'<lock>' --force-remove` lets all tables continue without the statement.",
 )
 DDL_PART_REFUSED = _define(
     50069,
@@ -192,9 +193,12 @@ LOCK_CONFLICT = _define(
     "one, at {position} of source {source}: {other} — this wait is the DDL lock {lock}",
     workaround="Nothing is lost: these shard tables wait with their rows, and all other tables are applied. Choose "
     "one. (1) `dmctl shard-ddl-lock unlock '{lock}'` runs the first statement at the target; if it drops a column, the "
-    "rows of the other tables lose what they have in it. The other statement then waits for a decision of its own. (2) "
+    "rows of the other tables lose what they have in it. The other statement then waits for a decision of its own. If "
+    "the target has all or a part of it already, because one statement at one table is several at another: do not run "
+    "it; run only the part that is missing at the target by hand, and continue as in (2). (2) "
     "Change the target table by hand so that it fits the rows of all shard tables; then `dmctl shard-ddl-lock unlock "
-    "'{lock}' -f` lets the tables continue without the statement. (3) Take the shard tables out of the task: `dmctl "
+    "'{lock}' -f` lets the tables continue without the statement; give it again for each further statement of which "
+    "the target has everything. (3) Take the shard tables out of the task: `dmctl "
     "update-task <file>`, or `dmctl stop-task {task} -s {source}` for all tables of the source.",
 )
 LOCK_UNKNOWN = _define(

@@ -437,6 +437,16 @@ SWITCH_UNPROVEN = _define(
     workaround=f"Nothing was changed. Correct what is named and repeat {_UPDATE}. If it cannot be "
     f"proven, {COPY_FROM_ANOTHER_SERVER}.",
 )
+SWITCH_LACKS_GTIDS = _define(
+    20055,
+    "source-switch-lacks-transactions",
+    scope=Scope.SOURCE,
+    message="source {source}: {host}:{port} ({server}) cannot continue where {before} was read: {reason}",
+    workaround="Nothing was changed: the source's file and its tasks are as before. A replica that is still catching "
+    f"up will have the transactions: repeat {_UPDATE} then. Else point the source's file to a server that has them "
+    "(compare with its gtid_executed and gtid_purged; on MariaDB gtid_binlog_pos, and BINLOG_GTID_POS(<first file>, "
+    f"4)). If there is none, {COPY_FROM_ANOTHER_SERVER}.",
+)
 MOVE_WOULD_LOSE = _define(
     20054,
     "source-move-would-lose",

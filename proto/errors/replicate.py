@@ -15,8 +15,8 @@ COLLISION = _define(
     scope=Scope.TARGET,
     message="source {source}: row of {schema}.{table} at {position} collides at target "
     "{target_schema}.{target_table}: key {key} exists already{other}",
-    workaround="The row at the target may be the valid row of another shard table: do not delete it before you know "
-    "whose it is "
+    workaround="The row at the target may be the valid row of another shard table, or an earlier one of {schema}."
+    "{table}: do not delete it before you know whose it is "
     "(`dmctl decode-id <file> <id>` names the shard table of an id that `partition id` made). If no shard table has "
     "it, remove it at the target and `dmctl resume-task {task} -s {source}`. If another one has it, and this is a "
     "change of the stream: set on-row-error: quarantine under `replicate` in the task file and `dmctl update-task "
@@ -262,6 +262,27 @@ UPDATE_REMAPS = _define(
     "if "
     "others are merged there), and add it again with another update-task. Another projection, where rows that are at "
     "the target may stay as they were made: stop-task, then start-task.",
+)
+UPDATE_OWN_ROWS = _define(
+    40099,
+    "update-onto-own-rows",
+    scope=Scope.TARGET,
+    message="task {task}, source {source}: the update would copy {table} into {target}, which has rows of this shard "
+    "table already: they are from before it left the task, or moved to another target",
+    workaround="Nothing was changed. Remove these rows at the target, then give the command again, which copies the "
+    "rows that the source has now: {removal} If the source no longer has some of them, save these first. A further "
+    "shard table may print a statement of its own.",
+)
+UPDATE_MIXED_ROWS = _define(
+    40101,
+    "update-onto-mixed-rows",
+    scope=Scope.TARGET,
+    message="task {task}, source {source}: the update would copy {table} into {target}, which may have rows of this "
+    "shard table already, from before it left the task or moved to another target: {why}",
+    workaround="Nothing was changed. Copy every source again: `dmctl stop-task {task}`, empty {target} at the target "
+    "(first save rows that the sources no longer have), `dmctl start-task <file> --remove-meta`, without -s. If you "
+    "can identify the rows of {table} at the target: remove only these, add ignore-checking-items: "
+    "[downstream_table_empty] to the task file, and give the command again.",
 )
 UPDATE_TOO_EARLY = _define(
     40036,

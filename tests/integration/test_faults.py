@@ -179,10 +179,10 @@ def test_disk_full_under_the_relay(
         with Writer(shards, seed=42) as writer:
 
             def full() -> bool:
-                answer = cluster.dmctl("query-status", "disk", "--more", check=False)
-                return str(errors.relay.DISK_FULL.code) in answer.text
+                text = cluster.dmctl("query-status", "disk", check=False).text
+                return str(errors.relay.DISK_FULL.code) in text and f"no space left for the relay log in {disk}" in text
 
-            until(full, "the relay says that its disk is full", 300)
+            until(full, "the relay says that its disk is full", 30)
             ballast.unlink()
             writer.go_on()
             writer.stop()

@@ -12,6 +12,7 @@ import pytest
 from tests.integration.ways_out.printed import errors_of
 from tests.support.cluster import Cluster, SubTask
 from tests.support.database import Database
+from tests.support.disk import fill, small_disk
 from tests.support.pair import KINDS
 from tests.support.wait import until
 
@@ -84,6 +85,44 @@ def _fill_and_free(source: Database, target: Database, cluster: Cluster) -> None
     until(has_paused_twice, "a run has failed and the next one has begun", 300, every=0.05)
     target.execute("DROP TABLE shard.heavy")
     cluster.dmctl("resume-task", "full", check=False)
+    cluster.wait_caught_up("full", {"mysql-01": source})
+    statement = "SELECT COUNT(*), SUM(id), SUM(CRC32(v)) FROM shard.t"
+    assert target.query(statement) == source.query(statement)
+    cluster.dmctl("stop-task", "full")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_target_that_waits_for_space(
+    kind: str, tmp_path: Path, make_server: Callable[..., Database], make_cluster: Callable[..., Cluster]
+) -> None:
+    """The disk of its binlog is full: a server then waits with the COMMIT, and reports no error."""
+    source, cluster = make_server("source"), make_cluster(workers=1)
+    make: Callable[..., Database] = KINDS[kind]
+    with small_disk(tmp_path / "disk", 24) as disk:
+        options = (f"--log-bin={disk}/bin", *(("--performance-schema=ON",) if kind == "mysql" else ()))
+        target = make(tmp_path / "target", 102, options)
+        try:
+            _fill_binlog_and_free(source, target.start(), cluster, disk)
+        finally:
+            target.stop()
+
+
+def _fill_binlog_and_free(source: Database, target: Database, cluster: Cluster, disk: Path) -> None:
+    cluster.create_source("mysql-01", source)
+    source.execute("CREATE DATABASE shard", "CREATE TABLE shard.t (id BIGINT PRIMARY KEY, v VARCHAR(2000))")
+    _rows(source, "shard.t", 1, 50)
+    cluster.start_task(_TASK.format(login=target.login))
+    cluster.wait_replicating("full")
+    ballast = fill(disk, 16 << 10)
+    _rows(source, "shard.t", 1001, 200)
+
+    def is_named() -> bool:
+        [subtask] = cluster.subtasks("full").values()
+        waiting = str(subtask.raw.get("waitingFor") or "")
+        return "[40025 target-storage-full]" in waiting and f"{target.host}:{target.port}" in waiting
+
+    until(is_named, "the full disk is named", 30)
+    ballast.unlink()
     cluster.wait_caught_up("full", {"mysql-01": source})
     statement = "SELECT COUNT(*), SUM(id), SUM(CRC32(v)) FROM shard.t"
     assert target.query(statement) == source.query(statement)

@@ -166,7 +166,7 @@ def test_what_a_replica_wrote_itself_in_between(servers: Servers) -> None:
     new.purge()
     _refused(
         lambda: _proven(relay, new),
-        errors.relay.SWITCH_UNPROVEN if servers.is_mariadb else errors.relay.SOURCE_GTIDS_GONE,
+        errors.relay.SWITCH_UNPROVEN if servers.is_mariadb else errors.relay.SWITCH_LACKS_GTIDS,
     )
 
 
@@ -245,7 +245,8 @@ def test_a_replica_that_lacks_or_has_purged_something(servers: Servers) -> None:
     servers.detach(new)
     insert(old, 2)
     caught_up(relay, old)
-    _refused(lambda: _proven(relay, new), errors.relay.SOURCE_LACKS_GTIDS)
+    lacks = _refused(lambda: _proven(relay, new), errors.relay.SWITCH_LACKS_GTIDS)
+    assert "it does not have GTID" in lacks
     relay.stop()
     if servers.is_mariadb:
         servers.follow(new, old)
@@ -255,7 +256,8 @@ def test_a_replica_that_lacks_or_has_purged_something(servers: Servers) -> None:
     servers.promote(new)
     insert(new, 3)
     new.purge()
-    _refused(lambda: _proven(relay, new), errors.relay.SOURCE_GTIDS_GONE)
+    gone = _refused(lambda: _proven(relay, new), errors.relay.SWITCH_LACKS_GTIDS)
+    assert "it no longer has GTID" in gone
     assert known
 
 

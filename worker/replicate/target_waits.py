@@ -1,4 +1,5 @@
-"""Finds out which locks of the target its lanes wait for, for `query-status`, without a query for each status."""
+"""Finds out what its lanes wait for at the target, a lock or disk space, for `query-status`, without a query for each
+status."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from shardmerge.proto.errors import ShardmergeError
 from shardmerge.proto.log import get_logger
 from shardmerge.proto.process.periodic import repeat
 from shardmerge.worker.core.mysql.connection import Session
-from shardmerge.worker.core.mysql.lock_waits import read_lock_wait
+from shardmerge.worker.core.mysql.lock_waits import wait_phrase
 from shardmerge.worker.core.mysql.server_errors import errno_of
 from shardmerge.worker.core.stop_signal import StopSignal
 from shardmerge.worker.replicate.lane.reporter import LanePhase
@@ -41,7 +42,7 @@ class TargetWaits:
         self._shown: dict[int, str] = {}
 
     def of_lane(self, lane: int) -> str:
-        """What the lane's statement waits for, one phrase; "": not known, or for no lock."""
+        """What the lane's statement waits for, one phrase; "": not known, or for nothing."""
         with self._lock:
             return self._shown.get(lane, "")
 
@@ -63,8 +64,7 @@ class TargetWaits:
         tables = self._tables()
 
         def read(session: Session) -> dict[int, str]:
-            found = {lane: read_lock_wait(session, number, tables) for lane, number in waiting.items()}
-            return {lane: wait.shown for lane, wait in found.items() if wait is not None}
+            return {lane: wait_phrase(session, number, tables) for lane, number in waiting.items()}
 
         try:
             return self._context().at_target(read)

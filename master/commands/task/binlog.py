@@ -50,6 +50,32 @@ def given_place(text: str) -> Place:
     return Place(*found)
 
 
+def place_note(place: Place, relay: worker_pb2.RelayStatus | None) -> str:
+    """Why the source has no statement at ``place`` now, as far as is known; "": it may have one. Pure. ``relay``: None:
+    the worker does not answer. An override may be given ahead, so this is no error."""
+    ends = () if relay is None else (relay.master_binlog, relay.relay_binlog)
+    known = [Place(*found) for found in map(parse_binlog_place, ends) if found is not None]
+    if not known:
+        return "it is unknown whether the source has this position: its worker does not know the end of the binlog"
+    end = max(known, key=lambda one: (_number(one), one.pos))
+    if all(_base(place) != _base(one) for one in known):
+        return f"the source has no such file, its binlog ends at {end}: without a statement there this has no effect"
+    if (_number(place), place.pos) >= (_number(end), end.pos):
+        return (
+            f"past the end of the source's binlog, {end}: this concerns a statement only if it is written there later"
+        )
+    return ""
+
+
+def _base(place: Place) -> str:
+    return place.file.rpartition(".")[0]
+
+
+def _number(place: Place) -> int:
+    digits = place.file.rpartition(".")[2]
+    return int(digits) if digits.isdecimal() else 0
+
+
 @dataclass(frozen=True, slots=True)
 class BinlogCommand:
     store: Store
@@ -71,6 +97,11 @@ class BinlogCommand:
         # As in DM, a source that has no error is false, and the answer as a whole is not.
         no_error = errors.master.BINLOG_NO_ERROR.code
         bad = next((one.msg for one in results if not one.result and one.error.code != no_error), "")
+        stored = [one.source for one in results if one.result]
+        if not bad and kind is not None and request.binlog_pos and not request.sources and len(stored) > 1:
+            revert = f"`dmctl binlog revert {request.task} -b '{request.binlog_pos}' -s SOURCE`"
+            note = f"stored for {len(stored)} sources, because no -s names one; {revert} removes it from one"
+            return pb.HandleBinlogResponse(result=True, msg=note, sources=results)
         return pb.HandleBinlogResponse(result=not bad, msg=bad, sources=results)
 
     def _each(
@@ -100,7 +131,15 @@ class BinlogCommand:
             raise errors.master.BINLOG_NO_ERROR(task=request.task, source=source)
         self.override(request.task, source, place, kind, request.sqls.strip(), state)
         name = _OP_NAMES[kind] if kind is not None else "revert"
-        return pb.SourceResult(result=True, msg=f"{name} at {place}", source=source, worker=state.bound_name(source))
+        note = place_note(place, self._relay(source, state)) if request.binlog_pos and kind is not None else ""
+        text = f"{name} at {place}" + (f"; warning: {note}" if note else "")
+        return pb.SourceResult(result=True, msg=text, source=source, worker=state.bound_name(source))
+
+    def _relay(self, source: str, state: State) -> worker_pb2.RelayStatus | None:
+        try:
+            return self.workers.status(state.holder_of(source)).relay
+        except ShardmergeError:
+            return None
 
     def override(
         self,

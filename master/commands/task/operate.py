@@ -108,7 +108,9 @@ class TaskCommands:
         )
         verdict = _PASSED if not checks.failed else _refusal(file.name, checks)
         return pb.CheckTaskResponse(
-            result=not checks.failed, msg="\n".join((verdict, *file.notes)), check_result=checks.by_state
+            result=not checks.failed,
+            msg="\n".join((verdict, *notes_for(file, file.source_ids))),
+            check_result=checks.by_state,
         )
 
     def start(self, request: pb.StartTaskRequest) -> pb.StartTaskResponse:
@@ -158,7 +160,7 @@ class TaskCommands:
         ]
         return pb.StartTaskResponse(
             result=_all(results),
-            msg="\n".join((*_first_message(results), *file.notes)),
+            msg="\n".join((*_first_message(results), *notes_for(file, [one.source_id for one in selection.new]))),
             sources=results,
             check_result=checks.failures_and_warnings(),
             checks_passed=checks.passed,
@@ -240,6 +242,11 @@ def _pairs(request: pb.OperateTaskRequest, state: State) -> tuple[list[tuple[str
         [(request.name, source) for source in present if not wanted or source in wanted],
         [failed(one, "", errors.master.SUBTASK_UNKNOWN(task=request.name, source=one)) for one in missing],
     )
+
+
+def notes_for(file: TaskFile, sources: Sequence[str]) -> tuple[str, ...]:
+    """Those of the file, and those about the first start of ``sources``."""
+    return (*file.notes, *(note for source, note in file.start_notes if source in sources))
 
 
 def _refusal(task: str, checks: Checks) -> str:

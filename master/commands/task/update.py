@@ -23,7 +23,7 @@ from shardmerge.proto import state_pb2 as state_pb
 from shardmerge.proto.config.secrets.sealed import as_comparable
 from shardmerge.proto.config.task.task_file import TaskFile, parse_task
 from shardmerge.proto.errors import ShardmergeError
-from shardmerge.proto.rpc.coded_errors import error_to_proto
+from shardmerge.proto.rpc.coded_errors import error_from_proto, error_to_proto
 from shardmerge.proto.worker_pb2 import TableChange
 
 _TABLES = (
@@ -256,6 +256,8 @@ class UpdateCommand:
                     raise errors.replicate.UPDATE_REMAPS(
                         source=source, table=refused[0].source_table, target=refused[0].before
                     )
+                if seen.HasField("refusal"):
+                    raise error_from_proto(seen.refusal)
             except ShardmergeError as error:
                 part.result, part.msg = False, str(error)
                 part.error.CopyFrom(error_to_proto(error))

@@ -42,7 +42,7 @@ class TaskFile:
 
     ``notes``: accepted keys that have another effect here, one line each. ``text``: the file as it is stored, its
     password encrypted when this process has a key. ``start_time``, ``stop_at``: set outside the file, for all of its
-    sources; they win over the file's values; "" for none.
+    sources; they win over the file's values; "" for none. ``start_notes``: (source, note) about the first start.
     """
 
     model: TaskModel
@@ -51,6 +51,7 @@ class TaskFile:
     environ: Mapping[str, str] | None = field(repr=False)
     start_time: str = ""
     stop_at: str = ""
+    start_notes: tuple[tuple[str, str], ...] = ()
 
     @property
     def name(self) -> str:
@@ -122,7 +123,8 @@ def with_ends(file: TaskFile, start_time: str, stop_at_text: str) -> TaskFile:
         stop_at(stop_at_text)
         if mode == "full":
             raise config.STOP_OF_FULL(task=file.name)
-    return replace(file, start_time=start_time, stop_at=stop_at_text)
+    notes = () if start_time else file.start_notes
+    return replace(file, start_time=start_time, stop_at=stop_at_text, start_notes=notes)
 
 
 def parse_task(text: str, file_name: str, environ: Mapping[str, str] | None = os.environ) -> TaskFile:
@@ -140,7 +142,7 @@ def parse_task(text: str, file_name: str, environ: Mapping[str, str] | None = os
     if model is None:
         raise config.INVALID(finding=file_name, more="")
     kept = stored_text(document, text, OF_TASK)
-    return TaskFile(model, notes_of_task(document, model), kept, environ)
+    return TaskFile(model, notes_of_task(document, model), kept, environ, start_notes=start_notes(document, model))
 
 
 def check_file(document: Document, environ: Mapping[str, str] | None) -> tuple[TaskModel | None, list[ConfigFinding]]:
@@ -160,12 +162,22 @@ def notes_of_task(document: Document, model: TaskModel) -> tuple[str, ...]:
     )
 
 
+def start_notes(document: Document, model: TaskModel) -> tuple[tuple[str, str], ...]:
+    """(source, note) of the sources whose first start is not set in the file."""
+    return tuple(
+        (
+            instance.source_id,
+            f"line {document.line(('mysql-instances', index, 'source-id'))}: source {instance.source_id} has no meta: "
+            "without a checkpoint it starts at its newest position",
+        )
+        for index, instance in enumerate(model.mysql_instances)
+        if model.task_mode == "incremental" and instance.meta is None
+    )
+
+
 def _meta_notes(document: Document, task: TaskModel) -> tuple[str, ...]:
     notes: list[str] = []
     for index, instance in enumerate(task.mysql_instances):
-        line = document.line(("mysql-instances", index, "source-id"))
-        if task.task_mode == "incremental" and instance.meta is None:
-            notes.append(f"line {line}: source {instance.source_id} has no meta: it starts at its newest position")
         if task.task_mode != "incremental" and instance.meta is not None:
             line = document.line(("mysql-instances", index, "meta"))
             notes.append(f"line {line}: meta: no effect with task-mode: {task.task_mode}")

@@ -41,7 +41,7 @@ def test_a_prepared_transaction_is_in_a_purged_binlog(replicated: Replicated) ->
 
 def test_a_restored_backup(replicated: Replicated) -> None:
     """20050: the source is lost, and a backup was restored on another machine, with the same server id. MySQL, whose
-    servers have another identity too, gives it another one: 20012."""
+    servers have another identity too, gives it another one: 20055."""
     servers, cluster = replicated.servers, replicated.cluster
     lost = servers.server("lost", "--server-id=401")
     restored = servers.server("restored", "--server-id=401")
@@ -49,7 +49,7 @@ def test_a_restored_backup(replicated: Replicated) -> None:
     running = started(replicated, "way_20050", lost, source=OTHER)
     running.family_at(restored).create(150)
     path = running.file_of(restored)
-    code = 20050 if lost.flavor == "mariadb" else 20012
+    code = 20050 if lost.flavor == "mariadb" else 20055
     printed = refused(cluster.dmctl("operate-source", "update", path, check=False), code)
     running.copied_again(printed, restored, source_file=path)
     cluster.dmctl("operate-source", "stop", OTHER)

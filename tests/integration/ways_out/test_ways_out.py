@@ -16,7 +16,7 @@ pytestmark = pytest.mark.spark
 
 
 @pytest.mark.parametrize(
-    "way", (*DDL_WAYS_OUT, *TRANSFORM_WAYS_OUT, *DATA_WAYS_OUT, *WAYS_OUT), ids=lambda way: str(way.code)
+    "way", (*DDL_WAYS_OUT, *TRANSFORM_WAYS_OUT, *DATA_WAYS_OUT, *WAYS_OUT), ids=lambda way: f"{way.code}{way.part}"
 )
 def test_the_printed_way_out_loses_no_row(world: World, way: WayOut) -> None:
     name, cluster = way.name, world.cluster

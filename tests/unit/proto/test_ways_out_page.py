@@ -15,6 +15,7 @@ _TESTS = (
     "tests/integration/test_changed_key_way_out.py",
     "tests/integration/test_ddl_zone.py",
     "tests/integration/test_server_id.py",
+    "tests/integration/test_update_task.py",
 )
 
 

@@ -1,4 +1,4 @@
-"""Reads which lock a connection of a server waits for, and which connection holds it.
+"""Reads which lock a connection of a server waits for, and which connection holds it; or that it waits for disk space.
 
 Row locks: INNODB_LOCK_WAITS (MariaDB, MySQL 5.7), performance_schema.data_lock_waits (MySQL 8), DATA_LOCK_WAITS (TiDB).
 Metadata locks (LOCK TABLES, an open transaction before a DDL): performance_schema.metadata_locks (MySQL), the plugin
@@ -18,8 +18,9 @@ from typing import Any, cast
 
 import pymysql
 
+from shardmerge.proto import errors
 from shardmerge.proto.listed_names import listed
-from shardmerge.worker.core.mysql.connection import Session, ask, dialect_of, quote_name, text_of
+from shardmerge.worker.core.mysql.connection import Session, ask, dialect_of, endpoint_of, quote_name, text_of
 from shardmerge.worker.core.mysql.server_errors import ErrorKind, errno_of, kind_of
 
 _NAMED = 3
@@ -59,6 +60,12 @@ _LOCK_INFO = (
     "SELECT THREAD_ID, CONCAT('`', TABLE_SCHEMA, '`.`', TABLE_NAME, '`') FROM information_schema.METADATA_LOCK_INFO "
     "WHERE THREAD_ID <> %s AND LOCK_TYPE LIKE 'Table%%'"
 )
+_SPACE_LOGGED = (
+    "SELECT 1 FROM performance_schema.error_log WHERE ERROR_CODE = 'MY-000035' AND LOGGED > NOW(6) - INTERVAL (SELECT "
+    "TIME + 5 FROM information_schema.PROCESSLIST WHERE ID = %s) SECOND LIMIT 1"
+)
+"""At MySQL a session that waits for space has the state of its commit, and the wait is logged when it begins."""
+_NO_SPACE = 28  # ENOSPC
 
 
 NO_SESSION = 0
@@ -86,6 +93,28 @@ class LockWait:
         named = [f"{word} {listed(numbers, _NAMED)}"] if numbers else []
         prepared = ["a prepared XA transaction"] if NO_SESSION in self.holders else []
         return f"a {self.kind}{of_table}, which {' or '.join((*named, *prepared))} of the target may hold"
+
+
+def wait_phrase(session: Session, connection: int, tables: Sequence[str]) -> str:
+    """What ``connection`` waits for, in one phrase: a lock, or free space on the server's disk; "" for neither.
+    ``tables``: see :func:`read_lock_wait`. Raises ``pymysql.MySQLError``."""
+    wait = read_lock_wait(session, connection, tables)
+    if wait is None:
+        return _space_wait(session, connection)
+    holders = (_space_wait(session, holder) for holder in wait.holders if holder != NO_SESSION)
+    return "; ".join(filter(None, (wait.shown, next(filter(None, holders), ""))))
+
+
+def _space_wait(session: Session, connection: int) -> str:
+    """A server waits with a COMMIT whose binlog finds no space, and answers nothing."""
+    found = ask(session, "SELECT STATE FROM information_schema.PROCESSLIST WHERE ID = %s", (connection,))
+    state = text_of(found[0][0]) if found else ""
+    is_logged = state.lower() == "waiting for handler commit" and _read(session, (_SPACE_LOGGED,), connection)
+    if not is_logged and "free space" not in state.lower() and "disk space" not in state.lower():
+        return ""
+    endpoint = endpoint_of(session)
+    error = errors.replicate.TARGET_STORAGE(host=endpoint.host, port=endpoint.port, reason=state, errno=_NO_SPACE)
+    return f"free disk space: {error}"
 
 
 def read_lock_wait(session: Session, connection: int, tables: Sequence[str]) -> LockWait | None:

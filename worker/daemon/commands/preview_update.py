@@ -9,14 +9,18 @@ from pymysql.constants import ER
 
 from shardmerge.proto import config_pb2, errors, worker_pb2
 from shardmerge.proto.config import position
+from shardmerge.proto.rpc.coded_errors import error_to_proto
 from shardmerge.worker.core.mysql.connection import Endpoint, Side, coded_errors, connect, errno_of, to_coded
 from shardmerge.worker.core.subtask_key import SubtaskKey
+from shardmerge.worker.core.table_plan import TablePlan
+from shardmerge.worker.daemon.commands.rows_before_copy import rows_before_copy
 from shardmerge.worker.replicate.join.table_changes import Change, Joins, Leaves, Moves, Remaps, changes_of
 from shardmerge.worker.rules import Rules
 from shardmerge.worker.target.records import parked_tables, subtask_record
 from shardmerge.worker.target.records.joining_tables import Joining
 from shardmerge.worker.target.records.partitioning import Partitioning
 from shardmerge.worker.target.tables.make_targets import read_structures
+from shardmerge.worker.verify.precheck.findings import EVERY_ITEM
 
 _ANSWER_SECONDS = 120.0
 
@@ -52,11 +56,29 @@ def preview_update(
         found = read_structures(session, rules, source.source_id)
     joining = Joining.from_json(row.joining)
     changes = changes_of(source.source_id, tables, recorded.with_tables(waiting), joining, rules, found)
-    if subtask.HasField("stop_at") and any(isinstance(change, Joins | Moves) for change in changes):
+    added = [plan for change in changes if (plan := _copied(change)) is not None]
+    if subtask.HasField("stop_at") and added:
         raise errors.replicate.UPDATE_OF_ENDING(
             task=subtask.task, source=source.source_id, stop=position.shown(subtask.stop_at)
         )
-    return worker_pb2.PreviewUpdateResponse(tables=[_table_change(change) for change in changes])
+    answer = worker_pb2.PreviewUpdateResponse(tables=[_table_change(change) for change in changes])
+    if added and not {EVERY_ITEM, "downstream_table_empty"} & {*subtask.ignore_checking_items}:
+        with (
+            closing(connect(target, Side.TARGET, name="target", read_timeout=_ANSWER_SECONDS)) as session,
+            coded_errors(target, Side.TARGET, "target"),
+        ):
+            refusal = rows_before_copy(session, who, tables, added)
+        if refusal is not None:
+            answer.refusal.CopyFrom(error_to_proto(refusal))
+    return answer
+
+
+def _copied(change: Change) -> TablePlan | None:
+    match change:
+        case Joins(plan=plan) | Moves(after=plan):
+            return plan
+        case _:
+            return None
 
 
 def _table_change(change: Change) -> worker_pb2.TableChange:

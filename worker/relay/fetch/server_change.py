@@ -29,7 +29,7 @@ from shardmerge.worker.core.mysql.connection import (
 )
 from shardmerge.worker.core.mysql.server_errors import ErrorKind, errno_of, kind_of, reason_of
 from shardmerge.worker.core.position import SourcePosition
-from shardmerge.worker.relay.fetch.dump_start import SourceState, check_continues
+from shardmerge.worker.relay.fetch.dump_start import SourceState
 from shardmerge.worker.relay.fetch.end_watch import ends_before
 from shardmerge.worker.relay.fetch.errant_gtids import (
     Errant,
@@ -68,7 +68,7 @@ def prove(log: RelayLog, lowest: SourcePosition | None, endpoint: Endpoint) -> P
     """Prove that the source may be read at ``endpoint``. ``lowest``: the lowest position of a task, for a relay log
     that has not begun.
 
-    Raises SWITCH_OTHER_BINLOG, SWITCH_ERRANT, SWITCH_UNPROVEN, SOURCE_LACKS_GTIDS, SOURCE_GTIDS_GONE, and the errors of
+    Raises SWITCH_OTHER_BINLOG, SWITCH_ERRANT, SWITCH_UNPROVEN, SWITCH_LACKS_GTIDS, and the errors of
     shardmerge.worker.core.mysql.server_errors.to_coded.
     """
     generation = log.generation
@@ -109,7 +109,7 @@ class _Asked:
         if ends_before(position, end):
             raise self._other(f"it ends at {end}")
         if state.gtids and position.gtid_set:
-            check_continues(self.log.source, state, position.gtid_set, position)
+            self._check_continues()
             if self.info.is_mariadb and _parts(gtid_set_at(self.session, position)) != _parts(position.gtid_set):
                 raise self._other(f"GTID {position.gtid_set} does not end there")
         begin, wanted = self._tail()
@@ -125,7 +125,7 @@ class _Asked:
                 f"it is another server ({state.server}), and "
                 + ("the relay log does not know its GTIDs" if state.gtids else "gtid_mode is not ON there")
             )
-        check_continues(self.log.source, state, position.gtid_set, position)
+        self._check_continues()
         known: KnownGtids = (
             KnownMariadb(position.gtid_set, states, self.info.server_id)
             if self.info.is_mariadb
@@ -147,6 +147,23 @@ class _Asked:
             before=self.before or "the server before",
             behind=found.followed_by,
         )
+
+    def _check_continues(self) -> None:
+        """As at the start of a dump, with an error for a command: no relay tries again."""
+        known = self.position.gtid_set
+        lacked = self.state.never_had(known)
+        gone = "" if lacked else self.state.missing_after(known)
+        if lacked or gone:
+            raise errors.relay.SWITCH_LACKS_GTIDS(
+                source=self.log.source,
+                host=self.endpoint.host,
+                port=self.endpoint.port,
+                server=self.state.server,
+                before=self.before or "the server before",
+                reason=f"it does not have GTID {lacked}, which was read and may be applied"
+                if lacked
+                else f"it no longer has GTID {gone}, which follows",
+            )
 
     def _errant(self, known: KnownGtids) -> Errant | None:
         files = [text_of(row[0]) for row in rows(self.session, "SHOW BINARY LOGS")]
@@ -242,7 +259,7 @@ def _parts(gtid_set: str | None) -> frozenset[str]:
 
 
 def check_reach(source: str, endpoint: Endpoint, needed: SourcePosition) -> None:
-    """Check that the source still has all transactions after ``needed``. Raises MOVE_WOULD_LOSE, SOURCE_LACKS_GTIDS,
+    """Check that the source still has all transactions after ``needed``. Raises MOVE_WOULD_LOSE,
     and the errors of shardmerge.worker.core.mysql.server_errors.to_coded."""
     session = connect(endpoint, Side.SOURCE, name=source, read_timeout=_ANSWER_SECONDS)
     with session, coded_errors(endpoint, Side.SOURCE, source):

@@ -16,7 +16,7 @@ from shardmerge.proto.errors import ShardmergeError
 from shardmerge.proto.log import get_logger
 from shardmerge.proto.process.periodic import repeat
 from shardmerge.worker.core.mysql.connection import Session, Side, connect, endpoint_of, rows
-from shardmerge.worker.core.mysql.lock_waits import connection_number, read_lock_wait
+from shardmerge.worker.core.mysql.lock_waits import connection_number, wait_phrase
 from shardmerge.worker.core.mysql.server_errors import errno_of
 from shardmerge.worker.core.table_plan import TargetTable
 
@@ -40,8 +40,7 @@ def naming_waits(session: Session, tables: Sequence[TargetTable], show: Callable
     def look() -> str:
         try:
             with closing(connect(endpoint, Side.TARGET, name="target", read_timeout=_ANSWER_SECONDS)) as second:
-                wait = read_lock_wait(second, number, names)
-                return wait.shown if wait is not None else ""
+                return wait_phrase(second, number, names)
         except ShardmergeError as error:
             log.debug("lock waits not read", error=str(error))
         except pymysql.MySQLError as error:

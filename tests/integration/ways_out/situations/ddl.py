@@ -3,6 +3,7 @@ printed way out."""
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -337,6 +338,71 @@ def _unlock_both(merge: Merge, printed: Printed) -> None:
     merge.operator.runs(printed, "shard-ddl-lock unlock", 1)
 
 
+_DROP, _ADD = "DROP COLUMN note", "ADD COLUMN extra INT DEFAULT 7"
+
+
+def _alter_in_parts(merge: Merge, *, first_in_one: bool) -> Printed:
+    """Shard tables drop and add a column: the first table in one statement and the others in two, or the other way."""
+    changes = ((f"{_DROP}, {_ADD}",), (_DROP, _ADD))
+    first, others = changes if first_in_one else reversed(changes)
+    for change in first:
+        _alter(merge, change, ((1, 1),))
+    until(lambda: _locks(merge), "the first table waits at its statement", 120)
+    for change in others:
+        _alter(merge, change, ((1, 2), (2, 1), (2, 2)))
+
+    def conflict() -> Json | None:
+        return next((one["conflict"] for one in _locks(merge) if one.get("conflict")), None)
+
+    return Printed.of(until(conflict, "the lock shows the conflict", 120))
+
+
+def _one_then_parts(merge: Merge) -> Printed:
+    return _alter_in_parts(merge, first_in_one=True)
+
+
+def _parts_then_one(merge: Merge) -> Printed:
+    return _alter_in_parts(merge, first_in_one=False)
+
+
+def _unlock_parts(merge: Merge, printed: Printed) -> None:
+    """The target has the first statement; what is missing of the others is run by hand, and they are let through. An
+    operator who lets the second statement run gets 50004, whose way out is the same."""
+    name, first = merge.family.name, _waiting(merge)
+    merge.operator.runs(printed, "shard-ddl-lock unlock", 0)
+    until(lambda: _waiting(merge) not in ("", first), "the other statement has a lock of its own", 60)
+    merge.operator.runs(printed, "shard-ddl-lock unlock", 0)
+    refused = merge.operator.stopped(50004)
+    assert "run the rest at the target by hand" in refused.way_out
+    assert "run only the part that is missing at the target by hand" in printed.way_out
+    columns = {str(name) for name, *_ in merge.world.target.query(f"SHOW COLUMNS FROM {merge.merged}")}
+    if "extra" not in columns:
+        merge.target(f"ALTER TABLE {merge.merged} {_ADD}")
+    _let_through(merge, refused)
+
+    def is_through() -> bool:
+        subtasks = merge.world.cluster.subtasks(name).values()
+        for one in _locks(merge):
+            if one["stage"] == "gathering":  # it may end by itself meanwhile
+                merge.operator.runs(printed, "shard-ddl-lock unlock", 1, check=False)
+            elif any(subtask.stage == "Paused" for subtask in subtasks):
+                _let_through(merge, merge.operator.stopped(50004))
+        return not _locks(merge) and all(one.synced for one in subtasks)
+
+    until(is_through, "the further statements are let through", 90)
+
+
+def _let_through(merge: Merge, refused: Printed) -> None:
+    """Do what 50004 prints for a lock whose statement the target has in part: the lock's id is looked up."""
+    [lock] = merge.operator.runs(refused, "shard-ddl-lock").json["locks"]
+    command = refused.command("shard-ddl-lock unlock").replace("<lock>", lock["ID"])
+    merge.world.cluster.dmctl(*shlex.split(command), check=False)
+
+
+def _waiting(merge: Merge) -> str:
+    return next((str(one["DDLs"]) for one in _locks(merge) if one["stage"] == "gathering"), "")
+
+
 DDL_WAYS_OUT = (
     WayOut(
         50009,
@@ -360,6 +426,17 @@ DDL_WAYS_OUT = (
         _alter_differently,
         _unlock_both,
         text=_with_mode("pessimistic"),
+    ),
+    *(
+        WayOut(
+            50101,
+            "one statement at one shard table is two at another",
+            produce,
+            _unlock_parts,
+            text=_with_mode("pessimistic"),
+            part=part,
+        )
+        for part, produce in (("_one", _one_then_parts), ("_parts", _parts_then_one))
     ),
     WayOut(50003, "a session of the source logs a change of rows as a statement", _log_statements, _skip_and_repair),
     WayOut(

@@ -53,7 +53,8 @@ class Merge:
 class WayOut:
     """``code``: of the error. ``situation``: what has happened. ``produce``: brings it about and returns the error as
     it is printed. ``follow``: does what the error prints, and returns what is to be judged if that has changed.
-    ``text``: of the task file. ``tables``: shard tables of each source. ``sources``: the number of sources."""
+    ``text``: of the task file. ``tables``: shard tables of each source. ``sources``: the number of sources. ``part``:
+    distinguishes several situations of one code."""
 
     code: int
     situation: str
@@ -62,10 +63,11 @@ class WayOut:
     text: Callable[[Family], str] = Family.task
     tables: int = 2
     sources: int = 2
+    part: str = ""
 
     @property
     def name(self) -> str:
-        return f"way_{self.code}"
+        return f"way_{self.code}{self.part}"
 
 
 def _second(merge: Merge) -> tuple[Family, Operator]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from shardmerge.master.commands.task.operate import select
+from shardmerge.master.commands.task.operate import notes_for, select
 from shardmerge.proto import errors
+from shardmerge.proto.config.check import check_text
 from shardmerge.proto.config.task.task_file import TaskFile, parse_task, with_ends
 from shardmerge.proto.errors import ErrorSpec, ShardmergeError
 from tests.unit.master.records import state
@@ -62,3 +63,16 @@ def test_every_source_has_its_own_end() -> None:
     with pytest.raises(ShardmergeError) as caught:
         select(with_ends(_file(), "", "mysql-bin.000007:99"), (), there)
     assert caught.value.spec is errors.master.TASK_DIFFERS
+
+
+def test_a_note_about_the_first_start_is_only_where_it_concerns() -> None:
+    """Not at a source that runs, nor with a start time; and no other command has it."""
+    text = TASK.format(password="p").replace("task-mode: all", "task-mode: incremental")
+    file = parse_task(text, "merge.yaml")
+    assert not file.notes
+    [(source, note), (_, other)] = file.start_notes
+    assert source == "s1" and "without a checkpoint it starts at its newest position" in note
+    assert notes_for(file, ["s2"]) == (other,)
+    assert notes_for(with_ends(file, "2024-01-01T00:00:00", ""), ["s1", "s2"]) == ()
+    checked = [one.text for one in check_text(text, "merge.yaml").notes]
+    assert len([one for one in checked if "without a checkpoint it starts at its newest position" in one]) == 2
