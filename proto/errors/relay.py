@@ -446,6 +446,14 @@ MOVE_WOULD_LOSE = _define(
     workaround="Nothing was moved. Let the tasks catch up there (query-status; resume paused ones) and repeat the "
     "command.",
 )
+MOVE_AFTER_LOSS = _define(
+    20056,
+    "source-move-after-binlog-loss",
+    scope=Scope.SOURCE,
+    message="source {source}: the relay of worker {worker} has stopped, because the source does not continue the "
+    "binlog that was read: {error}; the relay log of another worker would begin anew and not show this",
+    workaround="Nothing was moved. Repeat the command when the relay runs again. {instruction}",
+)
 NO_BINLOG = _define(
     20109,
     "source-writes-no-binlog",
