@@ -129,7 +129,7 @@ SOURCE_LACKS_GTIDS = _define(
     "may be applied",
     workaround="A replica that is still catching up will have it, and the relay continues by itself. A server that "
     "never gets it has another history (a fail-over that lost transactions, RESET MASTER): point the source's file to "
-    f"the right server, {_UPDATE}; or {COPY_SOURCE_AGAIN}.",
+    f"the right server, {_UPDATE}. If there is none, {COPY_FROM_ANOTHER_SERVER}.",
     retryable=True,
 )
 GTID_PLACE_MISSING = _define(
