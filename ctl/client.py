@@ -226,7 +226,8 @@ class MasterClient:
             channel.close()
             if not local:
                 _check_tls(address)
-            raise _NoConnectionError("another program listens there, not dm-master") from error
+            reason = f"it accepts connections, but no dm-master has answered within {seconds:.0f} s"
+            raise _NoConnectionError(reason) from error
         except BaseException:
             channel.close()
             raise

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import grpc
@@ -13,6 +14,7 @@ from shardmerge.proto import errors, identity_pb2, identity_pb2_grpc
 from shardmerge.proto.compare_pb2 import CompareRequest
 from shardmerge.proto.diagnostics_pb2 import DiagnosticsRequest
 from shardmerge.proto.errors import ShardmergeError
+from shardmerge.proto.master_pb2 import QueryStatusRequest
 from shardmerge.proto.rpc import caller_proof
 from shardmerge.proto.rpc.server import listen, make_server
 from tests.support.ports import free_port
@@ -65,3 +67,13 @@ def test_a_stream_whose_master_ends_while_it_begins(
     with make_client(ending_master) as client, pytest.raises(ShardmergeError) as caught:
         ask(client)
     assert caught.value.spec is errors.ctl.CONNECTION_LOST
+
+
+def test_a_master_that_takes_connections_and_does_not_answer(make_client: Callable[[str], MasterClient]) -> None:
+    """The process may be held, or the machine be busy: dmctl does not know that it is another program."""
+    with socket.create_server(("127.0.0.1", 0)) as held:
+        address = f"127.0.0.1:{held.getsockname()[1]}"
+        with make_client(address) as client, pytest.raises(ShardmergeError) as caught:
+            client.call("query-status", lambda stub: stub.QueryStatus, QueryStatusRequest(), timeout=10)
+    assert caught.value.spec is errors.ctl.MASTER_UNREACHABLE
+    assert f"{address}: it accepts connections, but no dm-master has answered within 3 s" in caught.value.message
