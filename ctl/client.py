@@ -118,25 +118,30 @@ class MasterClient:
         from shardmerge.proto.compare_pb2_grpc import CompareStub
 
         channel = self._connected(time.monotonic() + self._timeout)
-        stream = CompareStub(channel).Compare(request)
-        try:
-            yield from stream
-        except grpc.RpcError as error:
-            raise self._coded(error, "compare") from error
-        finally:
-            stream.cancel()
+        yield from self._streamed("compare", CompareStub(channel).Compare, request)
 
     def diagnostics(self, command: str, request: DiagnosticsRequest, *, timeout: float) -> Iterator[DiagnosticsPart]:
         """The parts that a master collects, as they arrive. Any master answers. Raises what :meth:`call` raises."""
         deadline = time.monotonic() + timeout
         channel = self._connected(deadline)
-        stream = MasterStub(channel).CollectDiagnostics(request, timeout=max(deadline - time.monotonic(), 0.001))
+        seconds = max(deadline - time.monotonic(), 0.001)
+        yield from self._streamed(command, MasterStub(channel).CollectDiagnostics, request, seconds)
+
+    def _streamed(
+        self,
+        command: str,
+        method: grpc.UnaryStreamMultiCallable[Request, Response],
+        request: Request,
+        seconds: float | None = None,
+    ) -> Iterator[Response]:
         try:
-            yield from stream
+            stream = method(request, timeout=seconds)  # a channel that proves its calls already asks the master here
+            try:
+                yield from stream
+            finally:
+                stream.cancel()
         except grpc.RpcError as error:
             raise self._coded(error, command) from error
-        finally:
-            stream.cancel()
 
     def _once(
         self,
@@ -221,7 +226,8 @@ class MasterClient:
             channel.close()
             if not local:
                 _check_tls(address)
-            raise _NoConnectionError("another program listens there, not dm-master") from error
+            reason = f"it accepts connections, but no dm-master has answered within {seconds:.0f} s"
+            raise _NoConnectionError(reason) from error
         except BaseException:
             channel.close()
             raise

@@ -111,17 +111,23 @@ def _long_commit(view: SourceView, stuck: list[LaneView]) -> Finding:
             "session that holds a lock is shown.",
         )
     else:
-        why = "No lock that it waits for was found: its statements are slow, or there are many of them."
+        why = (
+            "No lock that it waits for was found: its statements may take long, there may be many of them, or the "
+            "target waits for disk space, without an error."
+        )
         ways = ()
+    reported = f" Lane {first.number} waits for {first.status.waits_for.rstrip('.')}." if first.status.waits_for else ""
     return Finding(
         "long-commit",
         _LONG_COMMIT_WEIGHT,
         f"Lane {first.number} has committed one transaction for {seconds(waited)}, and it has not ended; a round trip "
-        f"to the target takes {_milliseconds(round_trip)}.{others} {why}",
+        f"to the target takes {_milliseconds(round_trip)}.{others}{reported} {why}",
         (
             *ways,
-            "`SHOW FULL PROCESSLIST` at the target shows the lane's statement, and what else runs there; "
-            "`SHOW ENGINE INNODB STATUS` shows locks.",
+            "`SHOW FULL PROCESSLIST` at the target shows the lane's statement and its state, and what else runs there; "
+            "`SHOW ENGINE INNODB STATUS` shows locks. If the disk is full, MariaDB shows the state `Waiting for "
+            "someone to free space`, and MySQL writes it to its error log: free space there; the lane then "
+            "continues.",
         ),
         figures={"commit_seconds": waited, "round_trip_ms": round_trip * 1000, "lanes": float(len(stuck))},
         names={

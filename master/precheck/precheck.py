@@ -25,7 +25,10 @@ _SECURITY = (
     "`security` (`ssl-ca: FILE`, or `allow-public-key-retrieval: true` for caching_sha2_password; any program that "
     "answers at that address can then read the password)"
 )
-_START = "`allowed-networks` of dm-worker and dm-master; then `dmctl start-task <file>`."
+_START = (
+    "`allowed-networks` of dm-worker and dm-master; then repeat `dmctl start-task <file>`, with --remove-meta and -s "
+    "if the command had them, or another error has printed them for it."
+)
 _NO_LOGIN = {
     errors.check.TARGET_CONNECTION.code: "Nothing was started. Correct what the reason names: host, port, user and "
     f"password of `target-database` in the task file, its {_SECURITY}, the account at the target, the network between "

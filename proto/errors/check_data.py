@@ -169,8 +169,9 @@ EARLIER_ROWS_MIXED = _define(
     message="task {task}, source {source}: start-task --remove-meta cannot remove the rows of the earlier run from "
     "{target}: {why}",
     workaround="Nothing was changed. `dmctl start-task <file> -s {source}` continues from the records, without a new "
-    "copy. For a new copy all sources start again: `dmctl stop-task {task}`, empty {target} at the target (first save "
-    "rows that the sources no longer have), then `dmctl start-task <file> --remove-meta`, without -s.",
+    "copy. For a new copy all sources start again: `dmctl stop-task {task}` unless it is stopped, empty {target} at "
+    "the target (first save rows that the sources no longer have), then `dmctl start-task <file> --remove-meta`, "
+    "without -s.",
 )
 OTHER_ROWS_GONE = _define(
     12081,
@@ -178,8 +179,8 @@ OTHER_ROWS_GONE = _define(
     scope=Scope.TARGET,
     message="{target} is empty, but task {task} has copied {count} row(s) of source(s) {sources} into it, and these "
     "sources do not start again",
-    workaround="Nothing was changed. All sources must start again: `dmctl stop-task {task}`, then `dmctl start-task "
-    "<file> --remove-meta`, without -s.",
+    workaround="Nothing was changed. All sources must start again: `dmctl stop-task {task}` unless it is stopped, then "
+    "`dmctl start-task <file> --remove-meta`, without -s.",
 )
 EARLIER_ROWS_REMOVED = _define(
     12082,

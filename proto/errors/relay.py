@@ -129,7 +129,7 @@ SOURCE_LACKS_GTIDS = _define(
     "may be applied",
     workaround="A replica that is still catching up will have it, and the relay continues by itself. A server that "
     "never gets it has another history (a fail-over that lost transactions, RESET MASTER): point the source's file to "
-    f"the right server, {_UPDATE}; or {COPY_SOURCE_AGAIN}.",
+    f"the right server, {_UPDATE}. If there is none, {COPY_FROM_ANOTHER_SERVER}.",
     retryable=True,
 )
 GTID_PLACE_MISSING = _define(
@@ -455,6 +455,14 @@ MOVE_WOULD_LOSE = _define(
     "relay log of the current worker still holds: {reason}",
     workaround="Nothing was moved. Let the tasks catch up there (query-status; resume paused ones) and repeat the "
     "command.",
+)
+MOVE_AFTER_LOSS = _define(
+    20056,
+    "source-move-after-binlog-loss",
+    scope=Scope.SOURCE,
+    message="source {source}: the relay of worker {worker} has stopped, because the source does not continue the "
+    "binlog that was read: {error}; the relay log of another worker would begin anew and not show this",
+    workaround="Nothing was moved. Repeat the command when the relay runs again. {instruction}",
 )
 NO_BINLOG = _define(
     20109,

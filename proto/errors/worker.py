@@ -100,7 +100,8 @@ TLS_FILE = _define(
     70011,
     "tls-file-unusable",
     scope=Scope.CONFIG,
-    message="{files}: cannot be used on this worker's machine; the worker's log has the reason",
+    message="{files}: cannot be used on this worker's machine: a file is missing, not readable for the worker's user, "
+    "or no PEM file, or the key is encrypted or does not belong to the certificate; the worker's log has the reason",
     workaround="The log has a line 'TLS files cannot be used' at level info; for an executor of Spark on another "
     "machine it is in the executor's log. Put PEM files that the worker can read there, on every worker's machine, or "
     "correct the path under "

@@ -23,12 +23,13 @@ from shardmerge.proto.worker_pb2_grpc import WorkerServicer, add_WorkerServicer_
 @dataclass
 class Behaviour:
     """How the worker behaves. ``paused_with``: the error with which every started subtask pauses. ``source_error``: why
-    its source cannot be used. ``subtask_results``: results of checks of subtasks only. ``is_earlier``: it is of a
-    version without Diagnose, Overview and the call of a support bundle. ``is_silent``: it never answers the last.
-    ``meanwhile``: called while a switch is checked."""
+    its source cannot be used. ``relay_error``: why its relay has stopped. ``subtask_results``: results of checks of
+    subtasks only. ``is_earlier``: it is of a version without Diagnose, Overview and the call of a support bundle.
+    ``is_silent``: it never answers the last. ``meanwhile``: called while a switch is checked."""
 
     paused_with: ErrorDetail | None = None
     source_error: ErrorDetail | None = None
+    relay_error: ErrorDetail | None = None
     check_results: list[pb.CheckResult] = field(default_factory=list[pb.CheckResult])
     subtask_results: list[pb.CheckResult] = field(default_factory=list[pb.CheckResult])
     check_errors: list[ErrorDetail] = field(default_factory=list[ErrorDetail])
@@ -147,6 +148,8 @@ class FakeWorker(WorkerServicer):
             answer.CopyFrom(self._status)
         if self.behaviour.source_error is not None:
             answer.source_error.CopyFrom(self.behaviour.source_error)
+        if self.behaviour.relay_error is not None:
+            answer.relay.result.CopyFrom(self.behaviour.relay_error)
         if request.task:
             kept = [one for one in answer.subtasks if one.name == request.task]
             del answer.subtasks[:]

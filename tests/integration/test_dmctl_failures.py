@@ -56,7 +56,7 @@ def test_no_process_at_the_address() -> None:
 def test_a_server_of_another_kind_at_the_address(make_listener: str) -> None:
     ran = dmctl("query-status", address=make_listener)
     assert ran.code == 1
-    assert "another program listens there, not dm-master" in ran.error
+    assert "it accepts connections, but no dm-master has answered within 3 s" in ran.error
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ from shardmerge.proto import errors, etcd_keys, secret
 from shardmerge.proto import master_pb2 as pb
 from shardmerge.proto import state_pb2 as state
 from shardmerge.proto import worker_pb2 as worker
+from shardmerge.proto.errors import ShardmergeError
 from shardmerge.proto.rpc.coded_errors import error_to_proto
 from tests.integration.fake_worker import FakeWorker
 from tests.integration.test_master import World, codes, refused, source_file, task_file
@@ -277,6 +278,38 @@ def test_a_source_moves_to_a_free_worker(world: World) -> None:
     off = _changed("s1", extra="enable: false\n")
     assert _update(world, off).result
     assert codes(list(_transfer(world, "s1", "w2").sources)) == [errors.master.SOURCE_DISABLED.code]
+
+
+_RESET = errors.relay.SOURCE_LOG_RESET(source="s1", position="(bin.000003, 44)", found="(bin.000001, 4)", reason="x")
+_LACKS = errors.relay.SOURCE_LACKS_GTIDS(source="s1", host="h", port=1, server="b", missing="0-1-7", before="a")
+
+
+@pytest.mark.parametrize(
+    ("of_relay", "of_task"),
+    [
+        (_LACKS, None),
+        (_RESET, _RESET),
+        (_RESET, _RESET.of_mixed_rows("t", "s1", "no rule identifies them", "m.n")),
+    ],
+)
+def test_a_source_whose_binlog_is_another_one_is_not_moved(
+    world: World, of_relay: ShardmergeError, of_task: ShardmergeError | None
+) -> None:
+    """A new relay log would begin in the new binlog, and what is missing between the two would not be noticed. The way
+    out of the task is for the rows at its target."""
+    world.leader()
+    w1, w2 = world.worker("w1"), world.worker("w2")
+    assert world.create("s1").result
+    w1.behaviour.paused_with = None if of_task is None else error_to_proto(of_task)
+    assert world.start(task_file("t", "s1")).result is (of_task is None)
+    w1.behaviour.needed = "bin.000001"
+    w1.behaviour.relay_error = error_to_proto(of_relay)
+    [refused] = _transfer(world, "s1", "w2").sources
+    assert (refused.error.code, w1.source, w2.source) == (errors.relay.MOVE_AFTER_LOSS.code, "s1", "")
+    assert str(of_relay) in refused.msg and "worker w1" in refused.msg
+    assert refused.error.workaround.endswith((of_task or of_relay).workaround)
+    w1.behaviour.relay_error = error_to_proto(errors.relay.DISK_FULL(source="s1", directory="/d"))
+    assert _transfer(world, "s1", "w2").result, "the source has all that was read"
 
 
 def test_the_relay_is_paused_not_stopped(world: World) -> None:

@@ -2,14 +2,15 @@
 
 It is safe at any time, for the same reasons as the death of a worker: the binding is one record, and the new worker's
 epochs fence the old one's lanes (I3). The command first checks that the new worker can fetch what the tasks still need:
-the relay log stays at the old worker.
+the relay log stays at the old worker. It is the only one that shows whether the source's binlog is still the one that
+was read.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from shardmerge.master.commands.source.update import check_answer
+from shardmerge.master.commands.source.update import OF_FORMER_LOG, check_answer
 from shardmerge.master.placement import Bind
 from shardmerge.master.state import State
 from shardmerge.master.store import Store
@@ -18,6 +19,7 @@ from shardmerge.master.workers.wait import Waiter, failed
 from shardmerge.proto import errors, worker_pb2
 from shardmerge.proto import master_pb2 as pb
 from shardmerge.proto.errors import ShardmergeError
+from shardmerge.proto.rpc.coded_errors import error_from_proto
 
 _THERE = "the worker holds it already"
 
@@ -63,10 +65,30 @@ class TransferCommand:
         holder = state.worker_of(source)
         if holder is None or not state.tasks_of(source):
             return  # no worker can be asked; the tasks report themselves what they lack
+        failure = relay_loss(source, self.workers.status(holder))
+        if failure is not None:
+            raise failure
         needs = self.workers.relay_needs(holder, source)
         if needs.HasField("needed"):
             request = worker_pb2.CheckMoveRequest(source=settings, needed=needs.needed)
             self.workers.call(new_worker, lambda stub: stub.CheckMove, request, self.check_seconds)
+
+
+def relay_loss(source: str, status: worker_pb2.WorkerStatusResponse) -> ShardmergeError | None:
+    """MOVE_AFTER_LOSS if the relay has found that the source does not continue its log, which only this log shows; else
+    None. Pure."""
+    error = status.relay.result
+    if status.source != source or error.code not in OF_FORMER_LOG:
+        return None
+    # The way out in a task's error takes into account whose rows are at its target.
+    of_tasks = [one for task in status.subtasks for one in task.result.errors if one.code == error.code]
+    of_mixed_rows = (one for one in of_tasks if "mixed_rows" in one.args)
+    return errors.relay.MOVE_AFTER_LOSS(
+        source=source,
+        worker=status.worker,
+        error=error_from_proto(error),
+        instruction=next(of_mixed_rows, error).workaround,
+    )
 
 
 def _holds(source: str, name: str, state: State) -> bool:

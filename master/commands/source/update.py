@@ -40,7 +40,7 @@ _DISABLED = "the source is disabled: no worker holds it"
 _NEW_LOG = (
     "the file is stored; the relay log of the former server is not continued, the next start-task begins a new one"
 )
-_OF_FORMER_LOG = frozenset(
+OF_FORMER_LOG = frozenset(
     spec.code
     for spec in (
         errors.relay.SOURCE_LOG_GONE,
@@ -154,7 +154,7 @@ class SourceUpdateCommand:
 def without_former_log(result: pb.SourceResult) -> pb.SourceResult:
     """The result for a source without tasks: that its relay log, which no task reads, cannot be continued at the new
     address does not make the update fail. Pure."""
-    if result.result or result.error.code not in _OF_FORMER_LOG:
+    if result.result or result.error.code not in OF_FORMER_LOG:
         return result
     msg = f"{_NEW_LOG}: {result.msg}"
     return pb.SourceResult(result=True, msg=msg, source=result.source, worker=result.worker)

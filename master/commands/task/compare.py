@@ -108,11 +108,11 @@ class _Part(threading.Thread):
         if self._worker is None:
             raise errors.master.SOURCE_UNBOUND(source=self.source)
         with client.channel(self._worker.address) as channel:
-            stream = compare_pb2_grpc.WorkerCompareStub(channel).CompareSubTask(self._request)
-            self._call = _Call(stream.cancel)
-            if self._over.is_set():
-                stream.cancel()
             try:
+                stream = compare_pb2_grpc.WorkerCompareStub(channel).CompareSubTask(self._request)
+                self._call = _Call(stream.cancel)
+                if self._over.is_set():
+                    stream.cancel()
                 yield from stream
             except grpc.RpcError as error:
                 peer = f"worker {self._worker.name} ({self._worker.address})"

@@ -22,6 +22,7 @@ def test_a_refused_login_of_a_new_task_names_start_task() -> None:
     found = [one.instruction for one in with_ways_to_start(results, {"s1", "s2", "s3"})]
     for at, what in ((0, "`target-database` in the task file"), (3, "`dmctl operate-source update <source-file>`")):
         assert what in found[at] and "`dmctl start-task <file>`" in found[at] and "resume-task" not in found[at]
+        assert "with --remove-meta" in found[at], "a start that copies again has these options"
     assert found[1] == "See item target_connection."
     assert [found[at] for at in (2, 4, 5)] == [results[0].instruction] * 3
     assert results[0].instruction == "Then `dmctl resume-task <task>`."

@@ -82,6 +82,17 @@ def test_a_transaction_that_does_not_end_is_no_matter_of_skew(hidden: str) -> No
     assert "`SHOW FULL PROCESSLIST`" in found.actions[-1]
 
 
+def test_a_transaction_that_does_not_end_has_what_the_lane_reports() -> None:
+    """A server whose disk is full waits with the COMMIT: its statements are not slow."""
+    status = behind(phase="reading")
+    status.lanes[1].phase, status.lanes[1].phase_seconds = "committing", 31
+    status.lanes[1].waits_for = "the target, which has been committing for 31 s and waits for free disk space"
+    found = one("long-commit", view(lane(0, _IDLE), lane(1, {"target": 1.0}), status=status))
+    assert f"Lane 1 waits for {status.lanes[1].waits_for}." in found.text
+    assert "its statements are slow" not in found.text
+    assert "state `Waiting for someone to free space`" in found.actions[-1]
+
+
 def test_lanes_whose_transactions_do_not_end_are_one_finding() -> None:
     status = behind(128, phase_seconds=10)
     status.lanes[3].phase_seconds = 90

@@ -96,3 +96,18 @@ def test_a_way_out_that_copies_one_source_has_another_one_for_mixed_rows() -> No
         assert error_from_proto(error_to_proto(mixed)).workaround == mixed.workaround
     others = {spec.code for spec in CATALOGUE.values() if alone in spec.workaround} - {spec.code for spec in copying}
     assert not others
+
+
+@pytest.mark.parametrize("spec", [errors.relay.SOURCE_LACKS_GTIDS, errors.relay.SWITCH_ERRANT])
+def test_a_copy_from_another_server_begins_with_the_file_of_the_source(spec: ErrorSpec) -> None:
+    """The file may name a server that is lost: a copy from it would be refused after the task was stopped."""
+    for error in (spec(source="s1"), spec(source="s1").of_mixed_rows("t", "s1", "no rule identifies them", "m.n")):
+        _, stopped, copied = error.workaround.partition("`dmctl stop-task ")
+        update, start = copied.find("`dmctl operate-source update <source-file>`"), copied.find("`dmctl start-task ")
+        assert stopped and 0 < update < start, error.workaround
+
+
+@pytest.mark.parametrize("spec", [errors.check_data.EARLIER_ROWS_MIXED, errors.check_data.OTHER_ROWS_GONE])
+def test_a_task_that_start_task_refuses_may_be_stopped_already(spec: ErrorSpec) -> None:
+    """stop-task is refused then."""
+    assert "`dmctl stop-task t` unless it is stopped" in spec(task="t", source="s1").workaround

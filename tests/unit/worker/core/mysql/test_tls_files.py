@@ -87,7 +87,9 @@ def test_the_answer_is_the_same_for_every_reason(tmp_path: Path, pem: tuple[str,
         assert time.process_time() - began < 5
         assert len(set(answers.values())) == 1, answers
         [message] = {message for message, _ in answers.values()}
-        assert message == f"{what}: cannot be used on this worker's machine; the worker's log has the reason"
+        assert message == errors.worker.TLS_FILE(files=what).message
+        for possible in ("missing", "not readable", "no PEM file", "does not belong to the certificate"):
+            assert possible in message, "all possible reasons, whichever it is"
         for name in ("missing", "text"):
             error = refused(make(str(folder / name)))
             assert error.spec is errors.worker.TLS_FILE
