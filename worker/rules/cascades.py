@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from shardmerge.worker.core.cascades import CascadeKey, CascadeKeys
-from shardmerge.worker.core.mysql.foreign_keys import ForeignKey, ForeignKeyAction, foreign_keys
+from shardmerge.worker.core.sql.foreign_keys import ForeignKey, ForeignKeyAction, foreign_keys
 from shardmerge.worker.core.table import ValueKind
 from shardmerge.worker.core.table_plan import ColumnPlan, TablePlan
 from shardmerge.worker.rules.relations import same_mapping

@@ -12,12 +12,12 @@ from dataclasses import dataclass, replace
 from shardmerge.proto.sql_lexer import Token, tokens
 from shardmerge.worker.core.mysql.connection import Session, quote_name
 from shardmerge.worker.core.mysql.show_create import read_create_statement
+from shardmerge.worker.core.sql.clause import ClauseKind
+from shardmerge.worker.core.sql.token_reader import TokenReader
 from shardmerge.worker.core.table_plan import TablePlan
 from shardmerge.worker.ddl.sql.alter_parser import add_list_elements, element_kind, split_at_commas
-from shardmerge.worker.ddl.sql.clause import ClauseKind
 from shardmerge.worker.ddl.sql.statement import AlterTable, CreateIndex, parse_ddl
 from shardmerge.worker.ddl.sql.table_definition import TableDefinition, lowercase_names
-from shardmerge.worker.ddl.sql.token_reader import TokenReader
 from shardmerge.worker.target.tables.extracted_keys import (
     NO_EXTENSION,
     KeyExtension,

@@ -14,12 +14,12 @@ from shardmerge.worker.core.mysql.connection import quote_name, rows
 from shardmerge.worker.core.mysql.create_table import UnreadableCreateTable, column_item, index_parts, masked_quotes
 from shardmerge.worker.core.mysql.information_schema import read_table
 from shardmerge.worker.core.mysql.show_create import CreateStatement
+from shardmerge.worker.core.sql.clause import ClauseKind
 from shardmerge.worker.core.table import Table, ValueKind
 from shardmerge.worker.core.table_plan import TablePlan, TargetTable
 from shardmerge.worker.ddl.decide.actions import Create
 from shardmerge.worker.ddl.execute.statement_context import StatementContext
 from shardmerge.worker.ddl.session.schema_defaults import SchemaDefaults
-from shardmerge.worker.ddl.sql.clause import ClauseKind
 from shardmerge.worker.ddl.sql.create_body import CreateBody, read_create_body
 from shardmerge.worker.ddl.sql.dialect import Dialect
 from shardmerge.worker.ddl.sql.statement import AlterTable, CreateTable, Ddl, parse_ddl

@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterator, Sequence
 
 from shardmerge.proto.sql_lexer import Kind, Token, tokens
 from shardmerge.worker.core.mysql.create_table import charset_of
-from shardmerge.worker.ddl.sql.clause import ClauseKind
+from shardmerge.worker.core.sql.clause import ClauseKind
+from shardmerge.worker.core.sql.token_reader import TokenReader
 from shardmerge.worker.ddl.sql.create_body import body_of
 from shardmerge.worker.ddl.sql.dialect import declared_columns
 from shardmerge.worker.ddl.sql.statement import AlterTable, CreateTable, Ddl
-from shardmerge.worker.ddl.sql.token_reader import TokenReader
 
 _Edit = tuple[int, int, str]
 """``text[start:end]`` becomes the third part."""

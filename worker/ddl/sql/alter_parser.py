@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from shardmerge.proto.sql_lexer import Token, tokens
-from shardmerge.worker.ddl.sql.clause import Clause, ClauseKind
-from shardmerge.worker.ddl.sql.token_reader import (
+from shardmerge.worker.core.sql.clause import Clause, ClauseKind
+from shardmerge.worker.core.sql.token_reader import (
     NameAt,
     NotUnderstoodError,
     TokenReader,

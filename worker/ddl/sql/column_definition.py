@@ -14,8 +14,8 @@ from decimal import Decimal
 from shardmerge.proto.sql_lexer import Kind, Token, tokens
 from shardmerge.worker.core.mysql.connection import quote_name
 from shardmerge.worker.core.mysql.create_table import UnreadableCreateTable, charset_of
+from shardmerge.worker.core.sql.token_reader import NotUnderstoodError, TokenReader, keywords
 from shardmerge.worker.ddl.sql.common_type import INTEGERS, TEXTUAL, ColumnType
-from shardmerge.worker.ddl.sql.token_reader import NotUnderstoodError, TokenReader, keywords
 
 NO_DEFAULT, NULL = "", "NULL"
 

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 from shardmerge.proto.sql_lexer import Token, tokens
 from shardmerge.worker.core.mysql.create_table import charset_of
+from shardmerge.worker.core.sql.clause import ClauseKind
+from shardmerge.worker.core.sql.token_reader import TokenReader
 from shardmerge.worker.ddl.sql.alter_parser import element_kind, split_at_commas
-from shardmerge.worker.ddl.sql.clause import ClauseKind
 from shardmerge.worker.ddl.sql.statement import CreateTable
-from shardmerge.worker.ddl.sql.token_reader import TokenReader
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,12 +10,12 @@ from shardmerge.proto.sql_lexer import Token, tokens
 from shardmerge.worker.core.mysql.create_table import charset_of, retyped_item
 from shardmerge.worker.core.mysql.show_create import CreateStatement
 from shardmerge.worker.core.mysql.target_dialect import TargetDialect
+from shardmerge.worker.core.sql.clause import ClauseKind
+from shardmerge.worker.core.sql.token_reader import TokenReader, default_value
 from shardmerge.worker.core.table import Column, Table, ValueKind
 from shardmerge.worker.ddl.sql.alter_parser import add_list_elements, element_kind
-from shardmerge.worker.ddl.sql.clause import ClauseKind
 from shardmerge.worker.ddl.sql.create_body import body_of
 from shardmerge.worker.ddl.sql.statement import AlterTable, CreateTable, parse_ddl
-from shardmerge.worker.ddl.sql.token_reader import TokenReader, default_value
 from shardmerge.worker.relay.model import Statement
 
 FallbackCollations = Callable[[frozenset[str]], Mapping[str, str | None]]

@@ -10,8 +10,9 @@ import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 
 from shardmerge.proto.sql_lexer import Kind, Token, pieces, tokens
+from shardmerge.worker.core.sql.clause import OF_COLUMNS, Clause, ClauseKind
+from shardmerge.worker.core.sql.token_reader import TokenReader, keywords
 from shardmerge.worker.ddl.sql.alter_parser import add_list_elements, element_kind
-from shardmerge.worker.ddl.sql.clause import OF_COLUMNS, Clause, ClauseKind
 from shardmerge.worker.ddl.sql.statement import (
     AlterTable,
     CreateIndex,
@@ -22,7 +23,6 @@ from shardmerge.worker.ddl.sql.statement import (
     TruncateTable,
     names,
 )
-from shardmerge.worker.ddl.sql.token_reader import TokenReader, keywords
 
 
 def rename_tables(text: str, ddl: Ddl, place: Callable[[str, str], tuple[str, str] | None]) -> str:
