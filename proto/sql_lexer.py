@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import enum
 import re
+from collections.abc import Iterable
 from typing import NamedTuple
 
 ANSI_QUOTES = 1 << 2
@@ -47,29 +48,20 @@ class Token(NamedTuple):
 
 
 def _rule(escapes: bool, ansi: bool) -> re.Pattern[str]:
-    """Matches the next piece; the group that matches is its kind."""
+    """Matches the next piece; the number of the group that matches is its kind: see _KINDS."""
     quoted = r"{0}(?:[^{0}\\]|{0}{0}|\\.)*{0}" if escapes else r"{0}(?:[^{0}]|{0}{0})*{0}"
     single, double = quoted.format("'"), quoted.format('"')
     names = r"`(?:[^`]|``)*`" + r'|"(?:[^"]|"")*"' * ansi
     return re.compile(
-        r"\s*+(?:(?P<comment>\#[^\n]*|--(?=[\s\x00-\x1f]|$)[^\n]*)"
-        r"|(?P<word>[0-9A-Za-z_$\u0080-\U0010ffff]+)"
-        rf"|(?P<name>{names})|(?P<string>{single}|{double})"
+        rf"\s*+(?:(\#[^\n]*|--(?=[\s\x00-\x1f]|$)[^\n]*)|([0-9A-Za-z_$\u0080-\U0010ffff]+)|({names})|({single}|{double})"
         # Code for the server, whatever version it names: stopping once too often is safe.
-        r"|(?P<code>/\*M?!\d*)|(?P<other_comment>/\*.*?\*/)|(?P<bad>[`'\"].*|/\*.*)|(?P<symbol>\*/|\S))",
+        r"|(/\*M?!\d*)|(/\*.*?\*/)|([`'\"].*|/\*.*)|(\*/|\S))",
         re.DOTALL,
     )
 
 
 _RULES = {(escapes, ansi): _rule(escapes, ansi) for escapes in (True, False) for ansi in (True, False)}
-_KINDS = {
-    "word": Kind.WORD,
-    "name": Kind.NAME,
-    "string": Kind.STRING,
-    "code": Kind.MARK,
-    "bad": Kind.BAD,
-    "symbol": Kind.SYMBOL,
-}
+_KINDS = (None, None, Kind.WORD, Kind.NAME, Kind.STRING, Kind.MARK, None, Kind.BAD, Kind.SYMBOL)
 
 
 def tokens(text: str, sql_mode: int = 0) -> tuple[Token, ...]:
@@ -85,8 +77,8 @@ def pieces(text: str, sql_mode: int = 0) -> tuple[Token, ...]:
     at = 0
     depth = 0  # open code comments
     while piece := match(text, at):
-        group = piece.lastgroup or ""
-        kind = _KINDS.get(group)
+        group = piece.lastindex or 0
+        kind = _KINDS[group]
         start, at = piece.span(group)
         if kind is None:
             continue
@@ -102,3 +94,18 @@ def pieces(text: str, sql_mode: int = 0) -> tuple[Token, ...]:
             written, at = "*", start + 1
         found.append(Token(kind, written, start, at))
     return tuple(found)
+
+
+def quote_name(name: str) -> str:
+    """An identifier in backticks."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def edited(text: str, edits: Iterable[tuple[int, int, str]]) -> str:
+    """``text`` with the text of each edit from its first to its second position. Edits do not overlap."""
+    parts: list[str] = []
+    at = 0
+    for start, end, part in sorted(edits):
+        parts += (text[at:start], part)
+        at = end
+    return "".join((*parts, text[at:]))

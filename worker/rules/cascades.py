@@ -37,7 +37,7 @@ def find_cascades(
 ) -> FoundCascades:
     """The cascading keys of the tables. ``creations``: the SHOW CREATE TABLE of each table, by the table's number.
 
-    Raises :class:`shardmerge.worker.core.mysql.create_table.UnreadableCreateTable`.
+    Raises :class:`shardmerge.worker.core.sql.table_text.UnreadableCreateTable`.
     """
     known = tuple(plans)
 

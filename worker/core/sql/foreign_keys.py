@@ -10,21 +10,14 @@ but MariaDB shows a key there only to accounts with more than SELECT on the tabl
 from __future__ import annotations
 
 import enum
-import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
-from shardmerge.proto.sql_lexer import Kind, Token, tokens
-from shardmerge.worker.core.mysql.create_table import UnreadableCreateTable, parse_create_table
-
-_FOREIGN_KEY = re.compile(r"(?:CONSTRAINT\s+`((?:[^`]|``)*)`\s+)?FOREIGN\s+KEY\b", re.IGNORECASE)
-
-_NAME = r"`(?:[^`]|``)+`"
-_REFERENCE = re.compile(
-    rf"FOREIGN\s+KEY\s*(?:{_NAME}\s*)?\((?P<columns>{_NAME}(?:\s*,\s*{_NAME})*)\)\s*"
-    rf"REFERENCES\s+(?:(?P<schema>{_NAME})\s*\.\s*)?(?P<table>{_NAME})\s*\((?P<to>{_NAME}(?:\s*,\s*{_NAME})*)\)",
-    re.IGNORECASE,
-)
+from shardmerge.proto.sql_lexer import Token, tokens
+from shardmerge.worker.core.sql.clause import ClauseKind
+from shardmerge.worker.core.sql.table_text import UnreadableCreateTable, read_create_table
+from shardmerge.worker.core.sql.token_reader import NotUnderstoodError, TokenReader
 
 
 class ForeignKeyAction(enum.StrEnum):
@@ -59,111 +52,77 @@ class ForeignKey:
 
 def foreign_keys(creation: str) -> tuple[ForeignKey, ...]:
     """The foreign keys of a table, from its SHOW CREATE TABLE. Raises
-    :class:`shardmerge.worker.core.mysql.create_table.UnreadableCreateTable`."""
+    :class:`shardmerge.worker.core.sql.table_text.UnreadableCreateTable`."""
     found: list[ForeignKey] = []
-    for item in parse_create_table(creation).items:
-        head = _FOREIGN_KEY.match(item)
-        if head is None:
-            continue
-        key = _REFERENCE.search(item)
-        if key is None:
-            raise UnreadableCreateTable(f"a foreign key that cannot be read: {item}")
-        found.append(
-            ForeignKey(
-                (head.group(1) or "foreign key").replace("``", "`"),
-                _names(key["columns"]),
-                "".join(_names(key["schema"] or "")),
-                "".join(_names(key["table"])),
-                _names(key["to"]),
-                " ".join(item[key.end() :].split()),
-                *_actions(item[key.end() :]),
-            )
-        )
+    if "FOREIGN" not in creation.upper():
+        return ()  # thousands of tables are read at a start
+    for item in read_create_table(creation).items:
+        if item.kind is ClauseKind.ADD_FOREIGN_KEY:
+            key = next(_added(item.tokens), None)
+            if key is None or not key.columns or not key.to_columns:
+                raise UnreadableCreateTable(f"a foreign key that cannot be read: {item.text}")
+            found.append(replace(key, name=item.name or "foreign key"))
     return tuple(found)
-
-
-def _actions(rest: str) -> tuple[ForeignKeyAction, ForeignKeyAction]:
-    """The actions ON DELETE and ON UPDATE in what follows a reference."""
-    found = tokens(rest, 0)
-    actions = {"DELETE": ForeignKeyAction.NONE, "UPDATE": ForeignKeyAction.NONE}
-    for at, token in enumerate(found):
-        if token.is_word("ON") and _changes_rows(found[at + 1 : at + 4]):
-            words = [each.text.upper() for each in found[at + 1 : at + 4]]
-            actions[words[0]] = ForeignKeyAction("cascade" if words[1] == "CASCADE" else f"set {words[2].lower()}")
-    return actions["DELETE"], actions["UPDATE"]
-
-
-def _names(quoted: str) -> tuple[str, ...]:
-    return tuple(name[1:-1].replace("``", "`") for name in re.findall(_NAME, quoted))
 
 
 def cascading_keys(creation: str) -> tuple[str, ...]:
     """The names of a table's foreign keys that change its rows, from its SHOW CREATE TABLE; "foreign key" for one
-    without a name. Raises :class:`shardmerge.worker.core.mysql.create_table.UnreadableCreateTable`."""
-    found: list[str] = []
-    for item in parse_create_table(creation).items:
-        head = _FOREIGN_KEY.match(item)
-        if head is not None and adds_cascade(item, 0):
-            found.append((head.group(1) or "foreign key").replace("``", "`"))
-    return tuple(found)
+    without a name. Raises :class:`shardmerge.worker.core.sql.table_text.UnreadableCreateTable`."""
+    return tuple(key.name for key in foreign_keys(creation) if key.cascades)
 
 
 def adds_cascade(statement: str, sql_mode: int) -> bool:
     """Whether a statement, or a part of one, has a reference to another table that changes rows."""
     found = tokens(statement, sql_mode)
-    refers = False
-    for at, token in enumerate(found):
-        if token.is_word("REFERENCES"):
-            refers = True
-        elif refers and token.is_word("ON") and _changes_rows(found[at + 1 : at + 4]):
-            return True
-    return False
-
-
-def _changes_rows(action: Sequence[Token]) -> bool:
-    """``action``: the tokens after ON."""
-    words = [token.text.upper() if token.kind is Kind.WORD else "" for token in action]
-    if len(words) < 2 or words[0] not in ("DELETE", "UPDATE"):
-        return False
-    return words[1] == "CASCADE" or words[1:] in (["SET", "NULL"], ["SET", "DEFAULT"])
+    return any(any(_actions(found[at + 1 :])) for at, token in enumerate(found) if token.is_word("REFERENCES"))
 
 
 def added_foreign_keys(statement: str, sql_mode: int) -> tuple[ForeignKey, ...]:
     """The foreign keys that an ALTER TABLE or CREATE TABLE adds. ``columns`` is () for a key that is written in a
     column's definition, ``to_columns`` is () if the statement does not name them."""
-    found = tokens(statement, sql_mode)
-    keys: list[ForeignKey] = []
+    return tuple(_added(tokens(statement, sql_mode)))
+
+
+def _added(found: Sequence[Token]) -> Iterator[ForeignKey]:
+    """The keys that these tokens define, without names. ``actions``: all text after the reference."""
     for at, token in enumerate(found):
         if not token.is_word("REFERENCES"):
             continue
-        names, after = _qualified(found, at + 1)
-        if names is None:
+        words = TokenReader(found[at + 1 :], "")
+        try:
+            schema, table = "", words.name()
+            if words.take_symbol("."):
+                schema, table = table, words.name()
+        except NotUnderstoodError:
             continue
-        schema, table = names
-        keys.append(ForeignKey("", _listed_before(found, at), schema, table, _listed_from(found, after)))
-    return tuple(keys)
+        rest = words.rest()
+        columns, to_columns = _listed_before(found, at), _listed_from(rest, 0)
+        if to_columns:
+            rest = rest[len(to_columns) * 2 + 1 :]
+        yield ForeignKey("", columns, schema, table, to_columns, " ".join(each.text for each in rest), *_actions(rest))
 
 
-def _qualified(found: Sequence[Token], at: int) -> tuple[tuple[str, str] | None, int]:
-    """The name of a table at ``at``, and the place after it; None: there is no name."""
-    if at >= len(found) or not found[at].is_name:
-        return None, at
-    if at + 2 < len(found) and found[at + 1].is_symbol(".") and found[at + 2].is_name:
-        return (found[at].text, found[at + 2].text), at + 3
-    return ("", found[at].text), at + 1
+def _actions(rest: Sequence[Token]) -> tuple[ForeignKeyAction, ForeignKeyAction]:
+    """The actions ON DELETE and ON UPDATE in what follows a reference."""
+    actions = {"DELETE": ForeignKeyAction.NONE, "UPDATE": ForeignKeyAction.NONE}
+    for at, token in enumerate(rest):
+        if token.is_word("REFERENCES"):
+            break
+        words = TokenReader(rest[at : at + 4], "")
+        if words.take("ON") and (event := words.word()) in actions:
+            words.advance()
+            for action in ForeignKeyAction:
+                if action and words.take_all(*action.upper().split()):
+                    actions[event] = action
+    return actions["DELETE"], actions["UPDATE"]
 
 
 def _listed_from(found: Sequence[Token], at: int) -> tuple[str, ...]:
     """The names of a list in parentheses that begins at ``at``."""
     if at >= len(found) or not found[at].is_symbol("("):
         return ()
-    names: list[str] = []
-    for token in found[at + 1 :]:
-        if token.is_symbol(")"):
-            break
-        if token.is_name:
-            names.append(token.text)
-    return tuple(names)
+    listed = itertools.takewhile(lambda token: not token.is_symbol(")"), found[at + 1 :])
+    return tuple(token.text for token in listed if token.is_name)
 
 
 def _listed_before(found: Sequence[Token], at: int) -> tuple[str, ...]:

@@ -6,9 +6,8 @@ from collections.abc import Mapping, Sequence
 
 from shardmerge.proto.sql_lexer import Token, tokens
 from shardmerge.worker.core.sql.clause import OF_COLUMNS, Clause, ClauseKind
-from shardmerge.worker.core.sql.token_reader import NotUnderstoodError, TokenReader
+from shardmerge.worker.core.sql.token_reader import NotUnderstoodError, TokenReader, split_at_commas
 from shardmerge.worker.core.table_plan import TablePlan
-from shardmerge.worker.ddl.sql.alter_parser import split_at_commas
 from shardmerge.worker.ddl.sql.statement import AlterTable, CreateIndex, Ddl, DropIndex
 from shardmerge.worker.ddl.sql.target_statement import OF_INDEX
 
