@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import enum
 import re
-from dataclasses import dataclass
+from collections.abc import Iterable
+from typing import NamedTuple
 
 ANSI_QUOTES = 1 << 2
 NO_BACKSLASH_ESCAPES = 1 << 20
@@ -25,8 +26,7 @@ class Kind(enum.Enum):
     MARK = 6  # begins or ends a comment with code: only among pieces()
 
 
-@dataclass(frozen=True, slots=True)
-class Token:
+class Token(NamedTuple):
     """``text`` of a WORD is as written; ``start``, ``end``: characters in the statement."""
 
     kind: Kind
@@ -47,71 +47,65 @@ class Token:
         return self.kind in (Kind.WORD, Kind.NAME)
 
 
-_SKIP = re.compile(r"\s+|#[^\n]*|--(?=[\s\x00-\x1f]|$)[^\n]*")
-# Code for the server, whatever version it names: stopping once too often is safe.
-_CODE_COMMENT = re.compile(r"/\*M?!\d*")
-_WORD = re.compile(r"[0-9A-Za-z_$\u0080-\U0010ffff]+")
-_BACKTICK = re.compile(r"`((?:[^`]|``)*)`")
-_STRINGS = {
-    ("'", True): re.compile(r"'(?:[^'\\]|''|\\.)*'", re.DOTALL),
-    ("'", False): re.compile(r"'(?:[^']|'')*'"),
-    ('"', True): re.compile(r'"(?:[^"\\]|""|\\.)*"', re.DOTALL),
-    ('"', False): re.compile(r'"(?:[^"]|"")*"'),
-}
-_ANSI_NAME = _STRINGS['"', False]
+def _rule(escapes: bool, ansi: bool) -> re.Pattern[str]:
+    """Matches the next piece; the number of the group that matches is its kind: see _KINDS."""
+    quoted = r"{0}(?:[^{0}\\]|{0}{0}|\\.)*{0}" if escapes else r"{0}(?:[^{0}]|{0}{0})*{0}"
+    single, double = quoted.format("'"), quoted.format('"')
+    names = r"`(?:[^`]|``)*`" + r'|"(?:[^"]|"")*"' * ansi
+    return re.compile(
+        rf"\s*+(?:(\#[^\n]*|--(?=[\s\x00-\x1f]|$)[^\n]*)|([0-9A-Za-z_$\u0080-\U0010ffff]+)|({names})|({single}|{double})"
+        # Code for the server, whatever version it names: stopping once too often is safe.
+        r"|(/\*M?!\d*)|(/\*.*?\*/)|([`'\"].*|/\*.*)|(\*/|\S))",
+        re.DOTALL,
+    )
+
+
+_RULES = {(escapes, ansi): _rule(escapes, ansi) for escapes in (True, False) for ansi in (True, False)}
+_KINDS = (None, None, Kind.WORD, Kind.NAME, Kind.STRING, Kind.MARK, None, Kind.BAD, Kind.SYMBOL)
 
 
 def tokens(text: str, sql_mode: int = 0) -> tuple[Token, ...]:
     """All tokens; what is in ``/*! … */`` counts, other comments do not. Never fails: see Kind.BAD."""
-    return tuple(piece for piece in pieces(text, sql_mode) if piece.kind is not Kind.MARK)
+    found = pieces(text, sql_mode)
+    return tuple(piece for piece in found if piece.kind is not Kind.MARK) if "/*" in text else found
 
 
 def pieces(text: str, sql_mode: int = 0) -> tuple[Token, ...]:
     """The tokens and, each a Kind.MARK, where comments with code begin and end."""
     found: list[Token] = []
-    escapes = not sql_mode & NO_BACKSLASH_ESCAPES
+    match = _RULES[not sql_mode & NO_BACKSLASH_ESCAPES, bool(sql_mode & ANSI_QUOTES)].match
     at = 0
     depth = 0  # open code comments
-    while at < len(text):
-        if skip := _SKIP.match(text, at):
-            at = skip.end()
+    while piece := match(text, at):
+        group = piece.lastindex or 0
+        kind = _KINDS[group]
+        start, at = piece.span(group)
+        if kind is None:
             continue
-        if code := _CODE_COMMENT.match(text, at):
+        written = piece[group]
+        if kind is Kind.NAME:
+            quote = written[0]
+            written = written[1:-1].replace(quote * 2, quote)
+        elif kind is Kind.MARK:
             depth += 1
-            token = Token(Kind.MARK, code.group(), at, code.end())
-        elif depth and text.startswith("*/", at):
-            depth -= 1
-            token = Token(Kind.MARK, "*/", at, at + 2)
-        elif text.startswith("/*", at):
-            end = text.find("*/", at + 2)
-            if end >= 0:
-                at = end + 2
-                continue
-            token = Token(Kind.BAD, text[at:], at, len(text))
-        else:
-            token = _token(text, at, escapes, ansi=bool(sql_mode & ANSI_QUOTES))
-        found.append(token)
-        at = token.end
+        elif written == "*/" and depth:
+            kind, depth = Kind.MARK, depth - 1
+        elif written == "*/":
+            written, at = "*", start + 1
+        found.append(Token(kind, written, start, at))
     return tuple(found)
 
 
-def _token(text: str, at: int, escapes: bool, *, ansi: bool) -> Token:
-    character = text[at]
-    if character == "`":
-        match = _BACKTICK.match(text, at)
-        if match:
-            return Token(Kind.NAME, match.group(1).replace("``", "`"), at, match.end())
-    elif character == '"' and ansi:
-        match = _ANSI_NAME.match(text, at)
-        if match:
-            return Token(Kind.NAME, match.group()[1:-1].replace('""', '"'), at, match.end())
-    elif character in "'\"":
-        match = _STRINGS[character, escapes].match(text, at)
-        if match:
-            return Token(Kind.STRING, match.group(), at, match.end())
-    else:
-        match = _WORD.match(text, at)
-        if match:
-            return Token(Kind.WORD, match.group(), at, match.end())
-        return Token(Kind.SYMBOL, character, at, at + 1)
-    return Token(Kind.BAD, text[at:], at, len(text))
+def quote_name(name: str) -> str:
+    """An identifier in backticks."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def edited(text: str, edits: Iterable[tuple[int, int, str]]) -> str:
+    """``text`` with the text of each edit from its first to its second position. Edits do not overlap."""
+    parts: list[str] = []
+    at = 0
+    for start, end, part in sorted(edits):
+        parts += (text[at:start], part)
+        at = end
+    return "".join((*parts, text[at:]))

@@ -14,13 +14,13 @@ from shardmerge.proto import config_pb2 as config
 from shardmerge.proto import worker_pb2 as pb
 from shardmerge.worker.core.mysql.connection import Endpoint, Side, connect
 from shardmerge.worker.core.mysql.information_schema import read_table
+from shardmerge.worker.core.sql.table_text import read_index
 from shardmerge.worker.core.stop_signal import StopSignal
 from shardmerge.worker.core.table_plan import ColumnPlan, Constant, ExtractInKey, TargetTable
 from shardmerge.worker.ddl.execute.added_keys import TargetKeys, with_extracted_columns
 from shardmerge.worker.ddl.execute.remove_rows import parts_of
 from shardmerge.worker.ddl.sql.column_definition import parse_column
 from shardmerge.worker.target.records.schema import ensure_meta
-from shardmerge.worker.target.tables.extracted_keys import UniqueKey
 from shardmerge.worker.verify.precheck import CheckRequest, check_subtask
 from shardmerge.worker.verify.precheck.target.key_length import MARIADB, OTHERS
 from tests.support.database import Database
@@ -232,7 +232,8 @@ def test_the_limits_are_those_of_the_servers(started: list[Database], parts: lis
     columns = ", ".join(f"{column} {text} NOT NULL" for column, (text, _) in of_columns)
     listed = ", ".join(f"{column}({length})" if length else column for column, (_, length) in of_columns)
     types = {column: parse_column(column, f" {text}", "utf8mb4_bin").type for column, (text, _) in of_columns}
-    key = UniqueKey(name, "", names, tuple(length for _, length in parts))
+    printed = ",".join(f"`{column}`({length})" if length else f"`{column}`" for column, (_, length) in of_columns)
+    key = read_index(f"{f'UNIQUE KEY `{name}`' if name else 'PRIMARY KEY'} ({printed})")
     accepted = _accepts(server, f"{columns}, {'UNIQUE KEY u' if name else 'PRIMARY KEY'} ({listed})")
     assert (limits.exceeded(key, types) is None) is accepted
 

@@ -12,8 +12,8 @@ from shardmerge.proto.sql_lexer import ANSI_QUOTES
 from shardmerge.worker.binlog.events import EventType, FormatDescription
 from shardmerge.worker.binlog.query_text import parse_query
 from shardmerge.worker.core.mysql.connection import Endpoint, Session, Side, connect, execute
+from shardmerge.worker.core.sql.clause import ClauseKind
 from shardmerge.worker.core.subtask_key import SubtaskKey
-from shardmerge.worker.ddl.sql.clause import ClauseKind
 from shardmerge.worker.ddl.sql.rewrite import rename_tables, without_clauses, without_references
 from shardmerge.worker.ddl.sql.statement import AlterTable, Ddl, names, parse_ddl
 from shardmerge.worker.ddl.structure.schema_tracker import open_tracker

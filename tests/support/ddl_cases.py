@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from shardmerge.worker.ddl.sql.clause import ClauseKind
+from shardmerge.worker.core.sql.clause import ClauseKind
 
 TABLES = (
     "CREATE TABLE p (x INT PRIMARY KEY, y INT UNIQUE)",

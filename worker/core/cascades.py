@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from shardmerge.worker.core.mysql.foreign_keys import ForeignKeyAction
+from shardmerge.worker.core.sql.foreign_keys import ForeignKeyAction
 
 
 @dataclass(frozen=True, slots=True)

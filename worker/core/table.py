@@ -7,6 +7,8 @@ import re
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 
+from shardmerge.proto.sql_lexer import quote_name
+
 _SIZES = re.compile(r"\((\d+)(?:,(\d+))?\)")
 
 
@@ -132,8 +134,7 @@ class Table:
     @property
     def quoted(self) -> str:
         """Its name as SQL."""
-        schema, name = (part.replace("`", "``") for part in (self.schema, self.name))
-        return f"`{schema}`.`{name}`"
+        return f"{quote_name(self.schema)}.{quote_name(self.name)}"
 
     @property
     def full_name(self) -> str:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import NamedTuple
 
+from shardmerge.proto.sql_lexer import quote_name
 from shardmerge.worker.core.table import Column, Table
 
 
@@ -148,8 +149,7 @@ class TargetTable(NamedTuple):
     @property
     def quoted(self) -> str:
         """As SQL."""
-        schema, table = (name.replace("`", "``") for name in self.names)
-        return f"`{schema}`.`{table}`"
+        return f"{quote_name(self.schema)}.{quote_name(self.table)}"
 
 
 @lru_cache(maxsize=8192)

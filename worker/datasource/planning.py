@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from shardmerge.proto import errors
 from shardmerge.proto.errors import ErrorSpec, ShardmergeError
 from shardmerge.worker.core.mysql.connection import ServerInfo, Session, rows, server_info, text_of
-from shardmerge.worker.core.mysql.create_table import UnreadableCreateTable
 from shardmerge.worker.core.mysql.endpoint import Endpoint
-from shardmerge.worker.core.mysql.foreign_keys import cascading_keys
 from shardmerge.worker.core.mysql.information_schema import list_tables, read_tables
 from shardmerge.worker.core.mysql.show_create import read_create_texts
 from shardmerge.worker.core.position import SourcePosition
+from shardmerge.worker.core.sql.foreign_keys import cascading_keys
+from shardmerge.worker.core.sql.table_text import UnreadableCreateTable
 from shardmerge.worker.core.table import Table
 from shardmerge.worker.core.table_plan import TablePlan
 from shardmerge.worker.datasource.group_reader import file_made, why_gone

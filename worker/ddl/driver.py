@@ -19,9 +19,9 @@ from shardmerge.proto.state_pb2 import BinlogOp
 from shardmerge.worker.core.cascades import CascadeKeys
 from shardmerge.worker.core.mysql.cancellable_session import cancellable_session
 from shardmerge.worker.core.mysql.connection import Session, Side, dialect_of
-from shardmerge.worker.core.mysql.foreign_keys import added_foreign_keys, adds_cascade
 from shardmerge.worker.core.mysql.show_create import CreateStatement
 from shardmerge.worker.core.position import RelayOffset
+from shardmerge.worker.core.sql.foreign_keys import added_foreign_keys, adds_cascade
 from shardmerge.worker.core.stop_signal import StopSignal
 from shardmerge.worker.core.stream import Stream
 from shardmerge.worker.core.table_plan import TargetTable

@@ -15,9 +15,9 @@ from dataclasses import dataclass, field, replace
 
 from shardmerge.proto.errors import ShardmergeError
 from shardmerge.worker.core.mysql.connection import Session, dialect_of
-from shardmerge.worker.core.mysql.foreign_keys import added_foreign_keys, adds_cascade
 from shardmerge.worker.core.mysql.show_create import CreateStatement
 from shardmerge.worker.core.position import RelayOffset
+from shardmerge.worker.core.sql.foreign_keys import added_foreign_keys, adds_cascade
 from shardmerge.worker.core.stop_signal import StopSignal
 from shardmerge.worker.ddl.decide.actions import Alter, DdlContext, ShardTarget
 from shardmerge.worker.ddl.decide.copied_tables import CopiedUntil

@@ -19,6 +19,7 @@ from typing import TypeGuard
 from shardmerge.proto.log import get_logger
 from shardmerge.worker.core.mysql.connection import Session
 from shardmerge.worker.core.mysql.show_create import read_create_statement
+from shardmerge.worker.core.sql.clause import ClauseKind
 from shardmerge.worker.core.stop_signal import StopSignal
 from shardmerge.worker.core.table_plan import TargetTable
 from shardmerge.worker.ddl.decide.routed_statements import short_text
@@ -37,7 +38,6 @@ from shardmerge.worker.ddl.execute.optimistic import (
 )
 from shardmerge.worker.ddl.following import Around, FollowingAlter, FollowingStatements, MayExecute
 from shardmerge.worker.ddl.schema_join.model import NotJoinable, ShardSchema
-from shardmerge.worker.ddl.sql.clause import ClauseKind
 from shardmerge.worker.ddl.sql.statement import AlterTable, Ddl
 from shardmerge.worker.ddl.sql.table_definition import TableDefinition, parse_table_definition
 from shardmerge.worker.relay.model import Statement

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from shardmerge.worker.core.cascades import CascadeKey, CascadeKeys
-from shardmerge.worker.core.mysql.foreign_keys import ForeignKey, ForeignKeyAction, foreign_keys
+from shardmerge.worker.core.sql.foreign_keys import ForeignKey, ForeignKeyAction, foreign_keys
 from shardmerge.worker.core.table import ValueKind
 from shardmerge.worker.core.table_plan import ColumnPlan, TablePlan
 from shardmerge.worker.rules.relations import same_mapping
@@ -37,7 +37,7 @@ def find_cascades(
 ) -> FoundCascades:
     """The cascading keys of the tables. ``creations``: the SHOW CREATE TABLE of each table, by the table's number.
 
-    Raises :class:`shardmerge.worker.core.mysql.create_table.UnreadableCreateTable`.
+    Raises :class:`shardmerge.worker.core.sql.table_text.UnreadableCreateTable`.
     """
     known = tuple(plans)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from shardmerge.worker.core.mysql.foreign_keys import ForeignKey
+from shardmerge.worker.core.sql.foreign_keys import ForeignKey
 from shardmerge.worker.rules.rules import Rules
 
 

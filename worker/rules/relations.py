@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from shardmerge.worker.core.mysql.create_table import UnreadableCreateTable
-from shardmerge.worker.core.mysql.foreign_keys import ForeignKey, foreign_keys
+from shardmerge.worker.core.sql.foreign_keys import ForeignKey, foreign_keys
+from shardmerge.worker.core.sql.table_text import UnreadableCreateTable
 from shardmerge.worker.core.table_plan import ColumnPlan, PartitionId, TablePlan
 from shardmerge.worker.core.table_plan import Mapping as ColumnMapping
 from shardmerge.worker.rules.references import Reference

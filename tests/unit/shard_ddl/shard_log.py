@@ -15,9 +15,9 @@ from typing import NamedTuple
 from shardmerge.proto import config_pb2
 from shardmerge.worker.core.mysql.show_create import CreateStatement
 from shardmerge.worker.core.position import RelayOffset, SourcePosition
+from shardmerge.worker.core.sql.clause import ClauseKind
 from shardmerge.worker.core.table import Column, Table, ValueKind
 from shardmerge.worker.core.table_plan import TargetTable
-from shardmerge.worker.ddl.sql.clause import ClauseKind
 from shardmerge.worker.ddl.sql.statement import AlterTable, Ddl, parse_ddl
 from shardmerge.worker.relay.model import Statement
 from shardmerge.worker.rules import Rules

@@ -15,6 +15,7 @@ from pymysql.converters import conversions, escape_string
 from shardmerge.proto import errors, networks
 from shardmerge.proto.config.rules.reserved_names import PINNED_VARIABLES
 from shardmerge.proto.errors import ShardmergeError
+from shardmerge.proto.sql_lexer import quote_name
 from shardmerge.worker.core import seen_servers
 from shardmerge.worker.core.mysql.endpoint import PLAIN, Endpoint, Peer, Side
 from shardmerge.worker.core.mysql.guarded_connection import SHORT_ANSWER, Guard, GuardedConnection
@@ -110,11 +111,6 @@ class ServerInfo:
     def identity(self) -> str:
         """Distinguishes the servers of one fail-over group: positions in files belong to one server."""
         return self.server_uuid or f"server-id {self.server_id}"
-
-
-def quote_name(name: str) -> str:
-    """An identifier in backticks."""
-    return "`" + name.replace("`", "``") + "`"
 
 
 def quote_text(text: str) -> str:

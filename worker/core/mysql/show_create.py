@@ -10,7 +10,9 @@ import pymysql
 from pymysql.constants import ER
 
 from shardmerge.worker.core.mysql.connection import Session, execute, quote_name, rows, text_of
-from shardmerge.worker.core.mysql.create_table import without_sequence_defaults
+from shardmerge.worker.core.sql.sequence_defaults import without_sequence_defaults
+from shardmerge.worker.core.sql.table_text import UnreadableCreateTable
+from shardmerge.worker.core.sql.token_reader import NotUnderstoodError
 
 _HEAD = re.compile(r"^\s*CREATE\s+TABLE\s+`(?:[^`]|``)*`", re.IGNORECASE)
 
@@ -25,7 +27,10 @@ class CreateStatement:
     @property
     def as_recorded(self) -> CreateStatement:
         """Without what only the server of a shard table can have. Raises UnreadableCreateTable."""
-        return replace(self, text=without_sequence_defaults(self.text))
+        try:
+            return replace(self, text=without_sequence_defaults(self.text))
+        except NotUnderstoodError as error:
+            raise UnreadableCreateTable("parentheses do not match") from error
 
     @property
     def body(self) -> str:

@@ -13,9 +13,9 @@ from shardmerge.proto import config_pb2, worker_pb2
 from shardmerge.proto.errors import ShardmergeError
 from shardmerge.proto.rpc.coded_errors import error_to_proto
 from shardmerge.worker.core.mysql.connection import Endpoint, Session, Side, coded_errors, connect
-from shardmerge.worker.core.mysql.foreign_keys import foreign_keys
 from shardmerge.worker.core.mysql.server_errors import errno_of
 from shardmerge.worker.core.mysql.show_create import CreateStatement, read_create_statement
+from shardmerge.worker.core.sql.foreign_keys import foreign_keys
 from shardmerge.worker.core.table import Table
 from shardmerge.worker.core.table_plan import TablePlan, TargetTable
 from shardmerge.worker.rules import Rules

@@ -11,9 +11,10 @@ from dataclasses import dataclass
 
 from shardmerge.proto import errors
 from shardmerge.proto.errors import ErrorSpec, ShardmergeError
+from shardmerge.worker.core.sql.clause import ClauseKind
+from shardmerge.worker.core.sql.token_reader import NameAt
 from shardmerge.worker.core.table_plan import TablePlan, TargetTable
 from shardmerge.worker.ddl.decide.given_names import creates_here
-from shardmerge.worker.ddl.sql.clause import ClauseKind
 from shardmerge.worker.ddl.sql.statement import (
     AlterSchema,
     AlterTable,
@@ -27,7 +28,6 @@ from shardmerge.worker.ddl.sql.statement import (
     RenameTables,
     TruncateTable,
 )
-from shardmerge.worker.ddl.sql.token_reader import NameAt
 from shardmerge.worker.relay.model import Statement
 from shardmerge.worker.rules.table_scope import TableName, TableScope
 

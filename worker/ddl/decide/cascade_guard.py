@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from shardmerge.worker.core.cascades import CascadeKeys
+from shardmerge.worker.core.sql.clause import LEAVES_ROWS, MOVES, Clause, ClauseKind
 from shardmerge.worker.core.table_plan import TablePlan
-from shardmerge.worker.ddl.sql.clause import LEAVES_ROWS, MOVES, Clause, ClauseKind
 from shardmerge.worker.ddl.sql.statement import (
     AlterTable,
     CreateTable,

@@ -14,8 +14,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from shardmerge.worker.core.position import RelayOffset
+from shardmerge.worker.core.sql.clause import LEAVES_ROWS, ClauseKind
 from shardmerge.worker.ddl.decide.actions import Action, Alter, Create, Drop, ShardTarget, Truncate
-from shardmerge.worker.ddl.sql.clause import LEAVES_ROWS, ClauseKind
 from shardmerge.worker.ddl.sql.statement import AlterTable, Ddl
 
 CopiedUntil = Mapping[int, RelayOffset]

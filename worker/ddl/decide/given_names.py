@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
-from shardmerge.worker.ddl.sql.clause import ClauseKind
+from shardmerge.worker.core.sql.clause import ClauseKind
+from shardmerge.worker.core.sql.token_reader import NameAt
 from shardmerge.worker.ddl.sql.statement import AlterTable, CreateTable, Ddl, DropSchema, DropTables, RenameTables
-from shardmerge.worker.ddl.sql.token_reader import NameAt
 from shardmerge.worker.rules import Rules
 from shardmerge.worker.rules.table_scope import TableName, TableScope
 from shardmerge.worker.target.records.ddl_progress import StatementPlace

@@ -11,12 +11,12 @@ from shardmerge.proto.errors import ShardmergeError
 from shardmerge.proto.sql_lexer import tokens
 from shardmerge.worker.core.mysql.show_create import CreateStatement
 from shardmerge.worker.core.position import RelayOffset, SourcePosition
+from shardmerge.worker.core.sql.token_reader import NotUnderstoodError, TokenReader
 from shardmerge.worker.core.table_plan import TablePlan, TargetTable
 from shardmerge.worker.ddl.decide.actions import Alter, DdlContext, ShardTarget, actions_of
 from shardmerge.worker.ddl.sql.rewrite import rename_tables, unordered_form
 from shardmerge.worker.ddl.sql.statement import parse_ddl
 from shardmerge.worker.ddl.sql.target_statement import Changing, for_table
-from shardmerge.worker.ddl.sql.token_reader import NotUnderstoodError, TokenReader
 from shardmerge.worker.ddl.structure.schema_tracker import Tracked
 from shardmerge.worker.relay.model import Statement
 from shardmerge.worker.rules.table_scope import TableName

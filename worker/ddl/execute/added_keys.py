@@ -12,22 +12,14 @@ from dataclasses import dataclass, replace
 from shardmerge.proto.sql_lexer import Token, tokens
 from shardmerge.worker.core.mysql.connection import Session, quote_name
 from shardmerge.worker.core.mysql.show_create import read_create_statement
+from shardmerge.worker.core.sql.clause import ClauseKind
+from shardmerge.worker.core.sql.table_text import Index, element_kind, lowercase_names, read_create_table, read_index
+from shardmerge.worker.core.sql.token_reader import TokenReader, split_at_commas
 from shardmerge.worker.core.table_plan import TablePlan
-from shardmerge.worker.ddl.sql.alter_parser import add_list_elements, element_kind, split_at_commas
-from shardmerge.worker.ddl.sql.clause import ClauseKind
+from shardmerge.worker.ddl.sql.alter_parser import add_list_elements
 from shardmerge.worker.ddl.sql.statement import AlterTable, CreateIndex, parse_ddl
-from shardmerge.worker.ddl.sql.table_definition import TableDefinition, lowercase_names
-from shardmerge.worker.ddl.sql.token_reader import TokenReader
-from shardmerge.worker.target.tables.extracted_keys import (
-    NO_EXTENSION,
-    KeyExtension,
-    UniqueKey,
-    added_keys,
-    created_keys,
-    extended_key,
-    unique_key_of,
-    unique_keys,
-)
+from shardmerge.worker.ddl.sql.table_definition import TableDefinition
+from shardmerge.worker.target.tables.extracted_keys import NO_EXTENSION, KeyExtension, added_keys, created_keys
 from shardmerge.worker.target.tables.target_table import find_target
 
 _KEYS = frozenset({ClauseKind.ADD_UNIQUE, ClauseKind.ADD_PRIMARY_KEY})
@@ -50,12 +42,12 @@ class TargetKeys:
     """``present``: the target's unique keys. ``extension``: for those that a statement adds."""
 
     extension: KeyExtension = NO_EXTENSION
-    present: tuple[UniqueKey, ...] = ()
+    present: tuple[Index, ...] = ()
 
     @staticmethod
     def of(plan: TablePlan, creation: str) -> TargetKeys:
         """``creation``: the CREATE TABLE of the plan's target. Raises UnreadableCreateTable."""
-        present = unique_keys(creation)
+        present = read_create_table(creation).unique_keys
         return TargetKeys(added_keys(plan, [key.columns for key in present]), present)
 
 
@@ -118,19 +110,12 @@ def with_extracted_keys(definition: TableDefinition, extension: KeyExtension) ->
     if not extension.columns:
         return definition
     indexes = tuple(
-        replace(
-            index,
-            text=extended_key(index.text, names),
-            columns=(*index.columns, *map(str.lower, names)),
-        )
-        if index.unique and (names := extension.of(index.columns))
-        else index
+        index.extended(names) if index.unique and (names := extension.of(index.columns)) else index
         for index in definition.indexes
     )
     primary = definition.primary_key
-    key = unique_key_of(primary)
-    if key is not None and (names := extension.of(key.columns)):
-        primary = lowercase_names(extended_key(primary, names))
+    if primary and (names := extension.of((key := read_index(primary)).columns)):
+        primary = lowercase_names(key.extended(names).text)
     return replace(definition, indexes=indexes, primary_key=primary)
 
 

@@ -29,6 +29,7 @@ from shardmerge.proto.sql_lexer import tokens
 from shardmerge.worker.core.mysql.cancellable_session import cancellable_session
 from shardmerge.worker.core.mysql.connection import Session, Side, dialect_of, execute, quote_name, rows, text_of
 from shardmerge.worker.core.mysql.server_errors import errno_of
+from shardmerge.worker.core.sql.clause import Clause, ClauseKind
 from shardmerge.worker.core.table_plan import TargetTable
 from shardmerge.worker.ddl.execute.ddl_jobs import running_jobs, wait_for_jobs
 from shardmerge.worker.ddl.execute.rename_targets import Marks, drop_marks, mark_names, with_mark
@@ -43,7 +44,6 @@ from shardmerge.worker.ddl.execute.run_once import (
 )
 from shardmerge.worker.ddl.execute.run_parts import PartsRun, divided_at
 from shardmerge.worker.ddl.execute.statement_context import StatementContext
-from shardmerge.worker.ddl.sql.clause import Clause, ClauseKind
 from shardmerge.worker.ddl.sql.rewrite import rename_tables
 from shardmerge.worker.ddl.sql.statement import (
     AlterSchema,

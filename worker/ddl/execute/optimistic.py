@@ -16,6 +16,8 @@ from itertools import chain
 from shardmerge.proto import errors
 from shardmerge.worker.core.mysql.connection import quote_name
 from shardmerge.worker.core.mysql.show_create import CreateStatement, read_create_statement
+from shardmerge.worker.core.sql.clause import ClauseKind
+from shardmerge.worker.core.sql.table_text import Index
 from shardmerge.worker.core.table import Table
 from shardmerge.worker.core.table_plan import TablePlan, TargetTable
 from shardmerge.worker.ddl.execute.added_keys import target_keys, with_extracted_keys
@@ -24,9 +26,8 @@ from shardmerge.worker.ddl.execute.statement_context import StatementContext
 from shardmerge.worker.ddl.execute.structure_check import check_mergeable
 from shardmerge.worker.ddl.schema_join.join import SchemaJoin, join
 from shardmerge.worker.ddl.schema_join.model import NotJoinable, ShardSchema
-from shardmerge.worker.ddl.sql.clause import ClauseKind
 from shardmerge.worker.ddl.sql.statement import AlterTable
-from shardmerge.worker.ddl.sql.table_definition import Index, TableDefinition, parse_table_definition
+from shardmerge.worker.ddl.sql.table_definition import TableDefinition, parse_table_definition
 from shardmerge.worker.ddl.sql.target_statement import Changing, time_dependent_column
 from shardmerge.worker.ddl.structure.parked_definitions import ParkedDefinitions
 from shardmerge.worker.ddl.structure.schema_tracker import SchemaTracker, Tracked

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -11,15 +10,15 @@ import pymysql
 from shardmerge.proto import errors
 from shardmerge.proto.errors import ShardmergeError
 from shardmerge.worker.core.mysql.connection import quote_name, rows
-from shardmerge.worker.core.mysql.create_table import UnreadableCreateTable, column_item, index_parts, masked_quotes
 from shardmerge.worker.core.mysql.information_schema import read_table
 from shardmerge.worker.core.mysql.show_create import CreateStatement
+from shardmerge.worker.core.sql.clause import ClauseKind
+from shardmerge.worker.core.sql.table_text import UnreadableCreateTable, read_create_table
 from shardmerge.worker.core.table import Table, ValueKind
 from shardmerge.worker.core.table_plan import TablePlan, TargetTable
 from shardmerge.worker.ddl.decide.actions import Create
 from shardmerge.worker.ddl.execute.statement_context import StatementContext
 from shardmerge.worker.ddl.session.schema_defaults import SchemaDefaults
-from shardmerge.worker.ddl.sql.clause import ClauseKind
 from shardmerge.worker.ddl.sql.create_body import CreateBody, read_create_body
 from shardmerge.worker.ddl.sql.dialect import Dialect
 from shardmerge.worker.ddl.sql.statement import AlterTable, CreateTable, Ddl, parse_ddl
@@ -42,23 +41,21 @@ from shardmerge.worker.rules.table_scope import TableName
 from shardmerge.worker.target.records import ddl_progress
 from shardmerge.worker.target.tables.target_table import read_shard_creation
 
-_OF_TIME = re.compile(r" (DEFAULT|ON UPDATE) ", re.IGNORECASE)
-
 
 def indexed_columns(creation: CreateStatement) -> dict[str, tuple[str, ...]]:
     """The columns of each of the table's indexes, by its name in lower case; without indexes over expressions. {} when
     the CREATE TABLE cannot be read."""
     try:
-        parts = index_parts(creation.text)
+        indexes = read_create_table(creation.text).secondary
     except UnreadableCreateTable:
         return {}
-    return {part.name.lower(): part.columns for part in parts if not part.has_expressions}
+    return {index.key: index.names for index in indexes if not index.has_expressions}
 
 
 def index_names(creation: CreateStatement) -> tuple[str, ...] | None:
     """Names of the table's indexes without the primary key; None when the CREATE TABLE cannot be read."""
     try:
-        return tuple(part.name for part in index_parts(creation.text))
+        return tuple(index.name for index in read_create_table(creation.text).secondary)
     except UnreadableCreateTable:
         return None
 
@@ -258,8 +255,8 @@ class StatementStructures:
         lost = {name.lower() for each in clauses if each.kind is ClauseKind.DROP_DEFAULT for name in each.columns}
         for column in plan.table.columns:
             if column.type_text.startswith("timestamp") and not column.nullable and not column.generated:
-                item = masked_quotes(column_item(creation.text, column.name, numbered=False))
-                if column.name.lower() in lost or not _OF_TIME.search(item):
+                item = read_create_table(creation.text).column(column.name)
+                if column.name.lower() in lost or item is None or not (item.place("DEFAULT") or item.place("ON")):
                     reason = (
                         "explicit_defaults_for_timestamp=OFF, under which MariaDB may give the column "
                         f"{column.name}, a TIMESTAMP without a default, the current time as its default"

@@ -14,13 +14,13 @@ from dataclasses import dataclass
 
 from shardmerge.proto.sql_lexer import Kind, tokens
 from shardmerge.worker.core.mysql.connection import Session, execute, quote_text, rows
+from shardmerge.worker.core.sql.clause import ClauseKind
+from shardmerge.worker.core.sql.token_reader import keywords
 from shardmerge.worker.core.table import ValueKind
 from shardmerge.worker.ddl.execute.optimistic import renamed_of
-from shardmerge.worker.ddl.sql.clause import ClauseKind
 from shardmerge.worker.ddl.sql.dialect import declared_types
 from shardmerge.worker.ddl.sql.statement import AlterTable, Ddl
 from shardmerge.worker.ddl.sql.target_statement import Changing
-from shardmerge.worker.ddl.sql.token_reader import keywords
 from shardmerge.worker.relay.model import Statement
 
 _MOMENT = re.compile(r"'?(\d{1,4}\D\d{1,2}\D\d{1,2}(\D.*)?|\d{8}|\d{14}(\.\d*)?)'?", re.DOTALL)

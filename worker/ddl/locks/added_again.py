@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from shardmerge.worker.core.sql.clause import ClauseKind
 from shardmerge.worker.core.table_plan import TargetTable
-from shardmerge.worker.ddl.sql.clause import ClauseKind
 from shardmerge.worker.ddl.sql.statement import AlterTable
 from shardmerge.worker.ddl.structure.structure_after import reparse
 from shardmerge.worker.target.members.member_cache import TaskMembers

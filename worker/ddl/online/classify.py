@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from shardmerge.worker.core.sql.clause import ClauseKind
+from shardmerge.worker.core.sql.token_reader import NameAt
 from shardmerge.worker.ddl.decide.actions import DdlContext, ShardTarget
-from shardmerge.worker.ddl.sql.clause import ClauseKind
 from shardmerge.worker.ddl.sql.statement import (
     AlterTable,
     CreateIndex,
@@ -21,7 +22,6 @@ from shardmerge.worker.ddl.sql.statement import (
     DropTables,
     RenameTables,
 )
-from shardmerge.worker.ddl.sql.token_reader import NameAt
 from shardmerge.worker.rules.online_ddl_names import OnlineNames
 from shardmerge.worker.rules.table_scope import TableName
 from shardmerge.worker.target.records.shadow_tables import AwayTable, ShadowRecord

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from shardmerge.worker.core.mysql.connection import quote_name
+from shardmerge.worker.core.sql.clause import ClauseKind
 from shardmerge.worker.ddl.execute.optimistic import renamed_of, replaced_of
-from shardmerge.worker.ddl.sql.clause import ClauseKind
 from shardmerge.worker.ddl.sql.column_definition import NO_DEFAULT, NULL, ColumnDefinition, is_literal
 from shardmerge.worker.ddl.sql.statement import AlterTable, parse_ddl
 from shardmerge.worker.ddl.sql.table_definition import TableDefinition

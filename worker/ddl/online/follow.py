@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from shardmerge.proto import errors, failpoints
 from shardmerge.proto.errors import ShardmergeError
 from shardmerge.proto.log import get_logger
-from shardmerge.worker.core.mysql.create_table import UnreadableCreateTable
 from shardmerge.worker.core.mysql.show_create import CreateStatement
+from shardmerge.worker.core.sql.table_text import UnreadableCreateTable
 from shardmerge.worker.core.table import Table
 from shardmerge.worker.core.table_plan import TablePlan
 from shardmerge.worker.ddl.decide.actions import Create, DdlContext

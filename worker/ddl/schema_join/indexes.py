@@ -12,10 +12,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from shardmerge.proto.sql_lexer import Kind, tokens
 from shardmerge.worker.core.mysql.connection import quote_name
+from shardmerge.worker.core.sql.table_text import Index, read_index
 from shardmerge.worker.ddl.schema_join.model import ColumnsJoined, JoinInput, not_joinable
-from shardmerge.worker.ddl.sql.table_definition import Index, first_too_long_index, remaining_columns
+from shardmerge.worker.ddl.sql.table_definition import first_too_long_index, remaining_columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ def join_indexes(asked: JoinInput, columns: ColumnsJoined) -> IndexesJoined:
         now = after.index(was.key)
         if now is None:
             _dropped(asked, was, found)
-        elif now.same != was.same and not (now.columns == remaining_columns(was, dropped) != was.columns):
+        elif now.same != was.same and not (now.keys == remaining_columns(was, dropped) != was.keys):
             _changed(asked, was, now, found)
     for now in after.indexes:
         if before.index(now.key) is None:
@@ -51,7 +51,7 @@ def join_indexes(asked: JoinInput, columns: ColumnsJoined) -> IndexesJoined:
 
 def _dropped(asked: JoinInput, was: Index, found: IndexesJoined) -> None:
     goal = asked.target.index(was.key)
-    if goal is None or goal.unique != was.unique or remaining_columns(goal, asked.before.dropped) != was.columns:
+    if goal is None or goal.unique != was.unique or remaining_columns(goal, asked.before.dropped) != was.keys:
         return  # the target's index differs
     left = _definitions(asked, was.key)
     if was.unique or not any(theirs.same == goal.same for theirs in left):
@@ -115,9 +115,9 @@ def _added(asked: JoinInput, now: Index, found: IndexesJoined) -> None:
 
 
 def _add(asked: JoinInput, now: Index, found: IndexesJoined) -> None:
-    for key in now.columns:
+    for key in now.keys:
         wide = asked.target.column(key)
-        if wide is not None and first_too_long_index(key, wide.type, (now.text,)):
+        if wide is not None and first_too_long_index(key, wide.type, (now,)):
             raise not_joinable(
                 f"{asked.before.name} adds index {now.text}, but the target has column {wide.shown}, which is too long "
                 "for an index on the whole column",
@@ -131,9 +131,9 @@ def _add(asked: JoinInput, now: Index, found: IndexesJoined) -> None:
 def _check_unique(asked: JoinInput, key: str, found: IndexesJoined) -> None:
     """Check a column that only this shard table drops: its rows all get the default there, which a unique key would
     refuse."""
-    primary = {token.text for token in tokens(asked.target.primary_key) if token.kind is Kind.NAME}
+    primary = read_index(asked.target.primary_key).keys if asked.target.primary_key else ()
     left = [each for each in asked.target.indexes if each.unique and each.key not in found.keys_removed]
-    by = next((each.text for each in left if key in each.columns), asked.target.primary_key if key in primary else "")
+    by = next((each.text for each in left if key in each.keys), asked.target.primary_key if key in primary else "")
     if by:
         raise not_joinable(
             f"{asked.before.name} drops column {quote_name(key)}, which is in the target's {by}: rows of "

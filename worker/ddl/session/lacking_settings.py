@@ -10,8 +10,8 @@ from shardmerge.proto.sql_lexer import NO_BACKSLASH_ESCAPES, Kind, Token, tokens
 from shardmerge.worker.binlog.rows.characters.character_set import character_set
 from shardmerge.worker.binlog.rows.charsets import charset_of_id, is_utf8
 from shardmerge.worker.core.mysql.target_dialect import TargetDialect
+from shardmerge.worker.core.sql.token_reader import keywords
 from shardmerge.worker.ddl.sql.statement import AlterTable, CreateTable, Ddl
-from shardmerge.worker.ddl.sql.token_reader import keywords
 from shardmerge.worker.relay.model import Statement
 from shardmerge.worker.relay.serve.query_event import LoggedQuery
 from shardmerge.worker.target.records.statement_session import EMPTY_IS_NULL, MAXDB, ORACLE, known_modes

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from shardmerge.proto.sql_lexer import Kind, Token, tokens
+from shardmerge.proto.sql_lexer import Kind, Token, edited, tokens
 from shardmerge.worker.core.mysql.create_table import charset_of
-from shardmerge.worker.ddl.sql.clause import ClauseKind
+from shardmerge.worker.core.sql.clause import ClauseKind
+from shardmerge.worker.core.sql.token_reader import TokenReader
 from shardmerge.worker.ddl.sql.create_body import body_of
 from shardmerge.worker.ddl.sql.dialect import declared_columns
 from shardmerge.worker.ddl.sql.statement import AlterTable, CreateTable, Ddl
-from shardmerge.worker.ddl.sql.token_reader import TokenReader
 
 _Edit = tuple[int, int, str]
 """``text[start:end]`` becomes the third part."""
@@ -39,9 +39,7 @@ def with_present_names(text: str, sql_mode: int, named: Callable[[str], str]) ->
             and (now := named(before.text[1:])) != before.text[1:]
         ):
             edits.append((before.start, before.end, f"_{now}"))
-    for start, end, part in sorted(edits, reverse=True):
-        text = text[:start] + part + text[end:]
-    return text
+    return edited(text, edits)
 
 
 def with_collations(
@@ -57,9 +55,7 @@ def with_collations(
     for _, words in declared_columns(text, ddl.table.schema, sql_mode):
         edits += _of_column(_at_top(words.rest()), default_of)
     edits += _of_table(list(_table_options(found, ddl)), default_of, lambda: schema_default(ddl.table.schema))
-    for start, end, part in sorted(edits, reverse=True):
-        text = text[:start] + part + text[end:]
-    return text
+    return edited(text, edits)
 
 
 def _table_options(found: Sequence[Token], ddl: AlterTable | CreateTable) -> Iterator[Token]:
@@ -69,10 +65,8 @@ def _table_options(found: Sequence[Token], ddl: AlterTable | CreateTable) -> Ite
             if clause.kind in (ClauseKind.OPTION, ClauseKind.CONVERT_CHARSET):
                 yield from _at_top([token for token in found if clause.start <= token.start < clause.end])
         return
-    body = body_of(found, ddl)
+    body, rest = body_of(found, ddl)
     if ddl.form == "columns" and body:
-        # After the parenthesis that closes the body.
-        rest = [token for token in found if token.start >= body[-1][-1].end][1:]
         for token in _at_top(rest):
             if token.is_word("PARTITION"):
                 return

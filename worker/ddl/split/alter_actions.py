@@ -12,10 +12,11 @@ from dataclasses import dataclass
 
 from shardmerge.proto.sql_lexer import Token, tokens
 from shardmerge.worker.core.mysql.connection import quote_name
-from shardmerge.worker.ddl.sql.alter_parser import add_list_elements, element_kind
-from shardmerge.worker.ddl.sql.clause import Clause, ClauseKind
+from shardmerge.worker.core.sql.clause import Clause, ClauseKind
+from shardmerge.worker.core.sql.table_text import element_kind
+from shardmerge.worker.core.sql.token_reader import NotUnderstoodError, TokenReader, keywords
+from shardmerge.worker.ddl.sql.alter_parser import add_list_elements
 from shardmerge.worker.ddl.sql.statement import AlterTable
-from shardmerge.worker.ddl.sql.token_reader import NotUnderstoodError, TokenReader, keywords
 
 PRIMARY = "primary"
 """The name of the primary key."""

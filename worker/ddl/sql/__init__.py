@@ -1,9 +1,8 @@
 """Step 1 of a DDL: read and rewrite statements and CREATE TABLE texts on tokens. Pure.
 
-token_reader          reads a statement's tokens from left to right
 version_comments      the text as the server that ran the statement read it
 statement_scope       which tables and schemas a statement changes
-statement             a DDL statement, parsed; clause, alter_parser: the clauses of ALTER TABLE
+statement             a DDL statement, parsed; alter_parser: the clauses of ALTER TABLE
 create_body           the columns and keys of a CREATE TABLE statement
 ddl_event_names       the event names of a statement, for event filters
 rewrite               a statement for other tables, without some clauses, or in a normal form

@@ -6,17 +6,19 @@ MySQL Reference Manual, "ALTER TABLE Statement", "ALTER TABLE Partition Operatio
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
-from shardmerge.proto.sql_lexer import Token, tokens
-from shardmerge.worker.ddl.sql.clause import Clause, ClauseKind
-from shardmerge.worker.ddl.sql.token_reader import (
+from shardmerge.proto.sql_lexer import Token, edited, tokens
+from shardmerge.worker.core.sql.clause import Clause, ClauseKind
+from shardmerge.worker.core.sql.table_text import element_kind
+from shardmerge.worker.core.sql.token_reader import (
     NameAt,
     NotUnderstoodError,
     TokenReader,
     keywords,
     read_object_kind,
     referenced_tables,
+    split_at_commas,
 )
 
 
@@ -50,12 +52,7 @@ def without_column_qualifiers(text: str, default_schema: str, sql_mode: int) -> 
         spans = [span for piece in _split(words.rest()) for span in _column_qualifiers(piece, table)]
     except NotUnderstoodError:
         return text
-    parts: list[str] = []
-    at = 0
-    for start, end in spans:
-        parts.append(text[at:start])
-        at = end
-    return "".join((*parts, text[at:]))
+    return edited(text, ((start, end, "") for start, end in spans))
 
 
 def _column_qualifiers(piece: Sequence[Token], table: NameAt) -> Iterator[tuple[int, int]]:
@@ -103,35 +100,6 @@ def add_list_elements(found: Sequence[Token]) -> list[Sequence[Token]]:
     return list(split_at_commas(found[first : words.at - 1])) if words.group() else []
 
 
-def element_kind(found: Sequence[Token]) -> ClauseKind:
-    """The kind of what one part of a table's definition adds."""
-    words = TokenReader(found, "")
-    word = words.word()
-    if word == "VECTOR" and len(found) > 1:
-        # Not reserved: it may be a column's name.
-        is_index = found[1].is_word("INDEX", "KEY") or found[1].is_symbol("(")
-        return ClauseKind.ADD_INDEX if is_index else ClauseKind.ADD_COLUMN
-    if word == "PERIOD" and len(found) > 1 and found[1].is_word("FOR", "IF"):
-        return ClauseKind.PERIOD
-    if not words.take("CONSTRAINT"):
-        return _ELEMENTS.get(word, ClauseKind.ADD_COLUMN)
-    words.exists()
-    if words.word() not in _CONSTRAINTS:
-        words.name()
-    return _ELEMENTS[words.word()] if words.word() in _CONSTRAINTS else ClauseKind.OTHER
-
-
-_CONSTRAINTS = frozenset({"PRIMARY", "UNIQUE", "FOREIGN", "CHECK"})
-_ELEMENTS = {
-    "INDEX": ClauseKind.ADD_INDEX,
-    "KEY": ClauseKind.ADD_INDEX,
-    "FULLTEXT": ClauseKind.ADD_INDEX,
-    "SPATIAL": ClauseKind.ADD_INDEX,
-    "UNIQUE": ClauseKind.ADD_UNIQUE,
-    "PRIMARY": ClauseKind.ADD_PRIMARY_KEY,
-    "FOREIGN": ClauseKind.ADD_FOREIGN_KEY,
-    "CHECK": ClauseKind.ADD_CHECK,
-}
 _OPTIONS = keywords(
     "AUTOEXTEND_SIZE AUTO_INCREMENT AVG_ROW_LENGTH CHARACTER CHARSET CHECKSUM COLLATE COMMENT COMPRESSION CONNECTION "
     "DATA DEFAULT DELAY_KEY_WRITE ENCRYPTED ENCRYPTION ENCRYPTION_KEY_ID ENGINE ENGINE_ATTRIBUTE IETF_QUOTES INDEX "
@@ -178,19 +146,6 @@ def _split(found: Sequence[Token]) -> Iterator[Sequence[Token]]:
 def _is_list(piece: Sequence[Token]) -> bool:
     """Whether the commas belong to a list (ORDER BY, names of partitions), after which no other clause follows."""
     return _is_word(piece, 0, "ORDER") or _is_word(piece, 1, "PARTITION")
-
-
-def split_at_commas(
-    found: Sequence[Token], keep: Callable[[Sequence[Token]], bool] = lambda _: False
-) -> Iterator[Sequence[Token]]:
-    """Split at commas outside of parentheses, except after a part for which ``keep`` is true."""
-    depth = first = 0
-    for at, token in enumerate(found):
-        depth += token.is_symbol("(") - token.is_symbol(")")
-        if depth == 0 and token.is_symbol(",") and not keep(found[first:at]):
-            yield found[first:at]
-            first = at + 1
-    yield found[first:]
 
 
 class _Clause:

@@ -13,9 +13,10 @@ from decimal import Decimal
 
 from shardmerge.proto.sql_lexer import Kind, Token, tokens
 from shardmerge.worker.core.mysql.connection import quote_name
-from shardmerge.worker.core.mysql.create_table import UnreadableCreateTable, charset_of
+from shardmerge.worker.core.mysql.create_table import charset_of
+from shardmerge.worker.core.sql.table_text import UnreadableCreateTable
+from shardmerge.worker.core.sql.token_reader import NotUnderstoodError, TokenReader, keywords
 from shardmerge.worker.ddl.sql.common_type import INTEGERS, TEXTUAL, ColumnType
-from shardmerge.worker.ddl.sql.token_reader import NotUnderstoodError, TokenReader, keywords
 
 NO_DEFAULT, NULL = "", "NULL"
 
@@ -147,7 +148,7 @@ def is_literal(default: str) -> bool:
 
 def parse_column(name: str, text: str, collation: str) -> ColumnDefinition:
     """``text``: as printed after ``name``. ``collation``: the table's default. Raises
-    :class:`shardmerge.worker.core.mysql.create_table.UnreadableCreateTable`."""
+    :class:`shardmerge.worker.core.sql.table_text.UnreadableCreateTable`."""
     try:
         return _Reader(name, text.strip(), collation).read()
     except NotUnderstoodError as error:

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 from shardmerge.proto.sql_lexer import Token, tokens
 from shardmerge.worker.core.mysql.create_table import charset_of
-from shardmerge.worker.ddl.sql.alter_parser import element_kind, split_at_commas
-from shardmerge.worker.ddl.sql.clause import ClauseKind
+from shardmerge.worker.core.sql.clause import ClauseKind
+from shardmerge.worker.core.sql.table_text import element_kind
+from shardmerge.worker.core.sql.token_reader import TokenReader, split_at_commas
 from shardmerge.worker.ddl.sql.statement import CreateTable
-from shardmerge.worker.ddl.sql.token_reader import TokenReader
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,10 +40,9 @@ def read_create_body(text: str, ddl: CreateTable, sql_mode: int) -> CreateBody |
     rows: START TRANSACTION at the end shows this (Reference Manual, "Atomic Data Definition Statement Support")."""
     if ddl.form != "columns":
         return None
-    found = [token for token in tokens(text, sql_mode) if token.start >= ddl.table.end]
-    _, after_body = _halves(found)
-    parts = [part for part in body_of(found, ddl) if element_kind(part) is not ClauseKind.ADD_FOREIGN_KEY]
-    body = ", ".join(text[part[0].start : part[-1].end] for part in parts)
+    parts, after_body = body_of(tokens(text, sql_mode), ddl)
+    kept = (part for part in parts if element_kind(part) is not ClauseKind.ADD_FOREIGN_KEY)
+    body = ", ".join(text[part[0].start : part[-1].end] for part in kept)
     options, has_charset = table_options(text, after_body)
     return CreateBody(f"({body})", " ".join(options), has_charset)
 
@@ -74,13 +73,10 @@ def table_options(text: str, found: Sequence[Token]) -> tuple[list[str], bool]:
     return options, has_charset
 
 
-def body_of(found: Sequence[Token], ddl: CreateTable) -> list[Sequence[Token]]:
-    """The parts of the list of columns and keys, of a statement that has one."""
-    inner, _ = _halves([token for token in found if token.start >= ddl.table.end])
-    return [part for part in split_at_commas(inner) if part]
-
-
-def _halves(found: Sequence[Token]) -> tuple[Sequence[Token], Sequence[Token]]:
-    """The tokens in the parentheses at the beginning, and those after them."""
-    words = TokenReader(found, "")
-    return (found[1 : words.at - 1], found[words.at :]) if words.group() else ((), found)
+def body_of(found: Sequence[Token], ddl: CreateTable) -> tuple[list[Sequence[Token]], Sequence[Token]]:
+    """The parts of the list of columns and keys, and the tokens after it; no parts for a statement without a list."""
+    rest = [token for token in found if token.start >= ddl.table.end]
+    words = TokenReader(rest, "")
+    if not words.group():
+        return [], rest
+    return [part for part in split_at_commas(rest[1 : words.at - 1]) if part], rest[words.at :]

@@ -14,10 +14,10 @@ from dataclasses import replace
 
 from shardmerge.proto.sql_lexer import Token, tokens
 from shardmerge.worker.core.mysql.connection import quote_name
-from shardmerge.worker.core.mysql.create_table import UnreadableCreateTable
 from shardmerge.worker.core.mysql.show_create import CreateStatement
+from shardmerge.worker.core.sql.clause import Clause, ClauseKind
+from shardmerge.worker.core.sql.table_text import UnreadableCreateTable
 from shardmerge.worker.ddl.sql import statement
-from shardmerge.worker.ddl.sql.clause import Clause, ClauseKind
 from shardmerge.worker.ddl.sql.column_definition import ColumnDefinition
 from shardmerge.worker.ddl.sql.common_type import INTEGERS, ColumnType, common_type
 from shardmerge.worker.ddl.sql.table_definition import TableDefinition, parse_table_definition

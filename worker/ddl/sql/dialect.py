@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
-from itertools import pairwise
 
-from shardmerge.proto.sql_lexer import Token, tokens
+from shardmerge.proto.sql_lexer import Token, edited, tokens
 from shardmerge.worker.core.mysql.create_table import charset_of, retyped_item
 from shardmerge.worker.core.mysql.show_create import CreateStatement
 from shardmerge.worker.core.mysql.target_dialect import TargetDialect
+from shardmerge.worker.core.sql.clause import ClauseKind
+from shardmerge.worker.core.sql.sequence_defaults import without_sequence_defaults
+from shardmerge.worker.core.sql.table_text import element_kind
+from shardmerge.worker.core.sql.token_reader import TokenReader
 from shardmerge.worker.core.table import Column, Table, ValueKind
-from shardmerge.worker.ddl.sql.alter_parser import add_list_elements, element_kind
-from shardmerge.worker.ddl.sql.clause import ClauseKind
+from shardmerge.worker.ddl.sql.alter_parser import add_list_elements
 from shardmerge.worker.ddl.sql.create_body import body_of
 from shardmerge.worker.ddl.sql.statement import AlterTable, CreateTable, parse_ddl
-from shardmerge.worker.ddl.sql.token_reader import TokenReader, default_value
 from shardmerge.worker.relay.model import Statement
 
 FallbackCollations = Callable[[frozenset[str]], Mapping[str, str | None]]
@@ -36,8 +37,8 @@ class Dialect:
         """The statement for the target: collations that it lacks are replaced, as in new tables; MariaDB's JSON, which
         is text in its row events, becomes text. DROP CONSTRAINT, which here names a unique key (the caller has checked
         that), becomes DROP KEY where the target needs it. A default that is a number of a sequence is left out, as in
-        new tables (:func:`shardmerge.worker.core.mysql.create_table.without_sequence_defaults`)."""
-        text = _without_sequence_defaults(text, sql_mode)
+        new tables (:func:`shardmerge.worker.core.sql.sequence_defaults.without_sequence_defaults`)."""
+        text = without_sequence_defaults(text, sql_mode)
         found = tokens(text, sql_mode)
         replaced: list[tuple[Token, str]] = []
         collations = [(token, token.text.lower()) for token in _collations(found)]
@@ -51,9 +52,7 @@ class Dialect:
             replaced += [(token, _MARIADB_JSON) for token in types if token.is_word("JSON")]
         if not self.target.drops_keys_as_constraints:
             replaced += [(token, "KEY") for token in _dropped_constraints(text, sql_mode)]
-        for token, with_ in sorted(replaced, key=lambda each: each[0].start, reverse=True):
-            text = text[: token.start] + with_ + text[token.end :]
-        return text
+        return edited(text, ((token.start, token.end, with_) for token, with_ in replaced))
 
     def _fallbacks(self, names: Set[str]) -> dict[str, str]:
         """The fallbacks of those of these collations that have one."""
@@ -140,45 +139,14 @@ class Dialect:
         return replace(creation, collation=found) if found else creation
 
 
-_ORACLE = 1 << 9
-"""The sql_mode in which ``s.nextval`` is a number of a sequence."""
-
-
-def _without_sequence_defaults(text: str, sql_mode: int) -> str:
-    found = tokens(text, sql_mode)
-    for at in reversed(range(len(found))):
-        if not found[at].is_word("DEFAULT"):
-            continue
-        value = default_value(found, at)
-        if _uses_sequence(value, sql_mode):
-            sets = at > 0 and found[at - 1].is_word("SET")
-            begin = found[at - 1 if sets else at].start
-            text = f"{text[:begin]}{'DROP DEFAULT' if sets else ''}{text[value[-1].end :]}"
-    return text
-
-
-def _uses_sequence(value: Sequence[Token], sql_mode: int) -> bool:
-    for token, following in pairwise(value):
-        if token.is_word("NEXTVAL", "LASTVAL", "SETVAL") and following.is_symbol("("):
-            return True
-        if token.is_word("NEXT", "PREVIOUS") and following.is_word("VALUE"):
-            return True
-        if sql_mode & _ORACLE and token.is_symbol(".") and following.is_word("NEXTVAL", "CURRVAL"):
-            return True
-    return False
-
-
 def declared_collation(text: str, schema: str, sql_mode: int) -> str:
     """The default collation that a CREATE TABLE or ALTER TABLE gives its table, "" for none. For a character set
     without a collation: its binary one, for the default depends on the server."""
     ddl = parse_ddl(text, schema, sql_mode)
     found = tokens(text, sql_mode)
-    parts: list[list[Token]] = []
+    parts: list[Sequence[Token]] = []
     if isinstance(ddl, CreateTable) and ddl.form == "columns":
-        body = body_of(found, ddl)
-        end = body[-1][-1].end if body else ddl.table.end
-        # After the parenthesis that closes the body.
-        parts = [[token for token in found if token.start >= end][1:]]
+        parts = [body_of(found, ddl)[1]]
     if isinstance(ddl, AlterTable):
         parts = [
             [token for token in found if clause.start <= token.start < clause.end]
@@ -266,7 +234,7 @@ def declared_columns(text: str, schema: str, sql_mode: int) -> Iterator[tuple[st
     ddl = parse_ddl(text, schema, sql_mode)
     found = tokens(text, sql_mode)
     if isinstance(ddl, CreateTable) and ddl.form == "columns":
-        for part in body_of(found, ddl):
+        for part in body_of(found, ddl)[0]:
             if element_kind(part) is ClauseKind.ADD_COLUMN:
                 yield from _declared(TokenReader(part, ""))
     if isinstance(ddl, AlterTable):

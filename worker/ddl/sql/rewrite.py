@@ -9,9 +9,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 
-from shardmerge.proto.sql_lexer import Kind, Token, pieces, tokens
-from shardmerge.worker.ddl.sql.alter_parser import add_list_elements, element_kind
-from shardmerge.worker.ddl.sql.clause import OF_COLUMNS, Clause, ClauseKind
+from shardmerge.proto.sql_lexer import Kind, Token, edited, pieces, quote_name, tokens
+from shardmerge.worker.core.sql.clause import OF_COLUMNS, Clause, ClauseKind
+from shardmerge.worker.core.sql.table_text import element_kind
+from shardmerge.worker.core.sql.token_reader import TokenReader, keywords
+from shardmerge.worker.ddl.sql.alter_parser import add_list_elements
 from shardmerge.worker.ddl.sql.statement import (
     AlterTable,
     CreateIndex,
@@ -22,19 +24,12 @@ from shardmerge.worker.ddl.sql.statement import (
     TruncateTable,
     names,
 )
-from shardmerge.worker.ddl.sql.token_reader import TokenReader, keywords
 
 
 def rename_tables(text: str, ddl: Ddl, place: Callable[[str, str], tuple[str, str] | None]) -> str:
     """The statement with the names that ``place`` returns for each (schema, table); None: that name is kept."""
-    parts: list[str] = []
-    at = 0
-    for name in names(ddl):
-        placed = place(name.schema, name.table)
-        if placed is not None:
-            parts += (text[at : name.start], ".".join(map(_quoted, placed)))
-            at = name.end
-    return "".join((*parts, text[at:]))
+    placed = ((name.start, name.end, place(name.schema, name.table)) for name in names(ddl))
+    return edited(text, ((start, end, ".".join(map(quote_name, to))) for start, end, to in placed if to is not None))
 
 
 def without_clauses(text: str, ddl: AlterTable, unwanted: Callable[[Clause], bool]) -> str:
@@ -68,10 +63,6 @@ def without_references(text: str, ddl: AlterTable) -> str:
 
 _FOREIGN_KEYS = frozenset({ClauseKind.ADD_FOREIGN_KEY, ClauseKind.DROP_FOREIGN_KEY})
 _DEFINE_COLUMNS = frozenset({ClauseKind.ADD_COLUMN, ClauseKind.CHANGE_COLUMN, ClauseKind.MODIFY_COLUMN})
-
-
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"
 
 
 def _is_empty(ddl: AlterTable, stay: Sequence[bool]) -> bool:
@@ -349,4 +340,4 @@ def _spelt(token: Token) -> str:
     if token.kind is not Kind.NAME:
         return token.text
     bare = _BARE.fullmatch(token.text) and token.text.upper() not in _KEEP_QUOTES
-    return token.text.lower() if bare else _quoted(token.text.lower())
+    return token.text.lower() if bare else quote_name(token.text.lower())

@@ -13,9 +13,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from shardmerge.proto.sql_lexer import Kind, Token, pieces
-from shardmerge.worker.ddl.sql.alter_parser import parse_clauses
-from shardmerge.worker.ddl.sql.clause import Clause, ClauseKind
-from shardmerge.worker.ddl.sql.token_reader import (
+from shardmerge.worker.core.sql.clause import Clause, ClauseKind
+from shardmerge.worker.core.sql.token_reader import (
     OPTIONS_OF_SCHEMA,
     NameAt,
     NotUnderstoodError,
@@ -24,6 +23,7 @@ from shardmerge.worker.ddl.sql.token_reader import (
     read_object_kind,
     referenced_tables,
 )
+from shardmerge.worker.ddl.sql.alter_parser import parse_clauses
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,9 +12,8 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from shardmerge.proto.sql_lexer import Kind, tokens
-from shardmerge.worker.ddl.sql.alter_parser import parse_clauses
-from shardmerge.worker.ddl.sql.clause import MOVES, ClauseKind
-from shardmerge.worker.ddl.sql.token_reader import (
+from shardmerge.worker.core.sql.clause import MOVES, ClauseKind
+from shardmerge.worker.core.sql.token_reader import (
     NO_TABLES,
     NameAt,
     NotUnderstoodError,
@@ -23,6 +22,7 @@ from shardmerge.worker.ddl.sql.token_reader import (
     keywords,
     read_object_kind,
 )
+from shardmerge.worker.ddl.sql.alter_parser import parse_clauses
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,46 +10,17 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from shardmerge.proto.sql_lexer import Kind, Token, tokens
-from shardmerge.worker.core.mysql.create_table import (
-    UnreadableCreateTable,
-    index_parts,
-    parse_create_table,
-    printed_collation,
-)
 from shardmerge.worker.core.mysql.show_create import CreateStatement
+from shardmerge.worker.core.sql.clause import ClauseKind
+from shardmerge.worker.core.sql.table_text import INDEXES, Index, lowercase_names, read_create_table, read_index
 from shardmerge.worker.ddl.sql.column_definition import ColumnDefinition, parse_column
 from shardmerge.worker.ddl.sql.common_type import ColumnType
 
 MOST_INDEXED_BYTES = 3072
 """The limit for one column in an InnoDB index (MySQL Reference Manual, "InnoDB Limits")."""
 
-_NAME = re.compile(r"`((?:[^`]|``)*)`")
-_CONSTRAINT = re.compile(r"CONSTRAINT\s+`(?:[^`]|``)*`\s*", re.IGNORECASE)
-_FOREIGN_KEY = re.compile(r"FOREIGN\s+KEY\b", re.IGNORECASE)
-_PRIMARY_KEY = re.compile(r"PRIMARY\s+KEY\b", re.IGNORECASE)
 _NEXT_VALUE = re.compile(r"\bAUTO_INCREMENT=\d+\s*")
-
-
-@dataclass(frozen=True, slots=True)
-class Index:
-    """One index that is not the primary key. ``text``: the whole item of the CREATE TABLE. ``columns``: their names in
-    lower case, in order."""
-
-    name: str
-    text: str
-    columns: tuple[str, ...]
-    unique: bool
-
-    @property
-    def key(self) -> str:
-        """The lower-case name, by which indexes are found."""
-        return self.name.lower()
-
-    @property
-    def same(self) -> str:
-        """Equal for equal indexes, independent of the case of names."""
-        return lowercase_names(self.text)
+_NO_CHECKS = INDEXES | {ClauseKind.ADD_COLUMN, ClauseKind.ADD_FOREIGN_KEY}
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,83 +46,39 @@ class TableDefinition:
 
     def index_too_long(self, key: str, wide: ColumnType) -> str:
         """:func:`first_too_long_index` for the table's indexes."""
-        return first_too_long_index(key, wide, (self.primary_key, *(each.text for each in self.indexes)))
+        primary = (read_index(self.primary_key),) if self.primary_key else ()
+        return first_too_long_index(key, wide, (*primary, *self.indexes))
 
 
 def parse_table_definition(creation: CreateStatement) -> TableDefinition:
-    """Raises :class:`shardmerge.worker.core.mysql.create_table.UnreadableCreateTable`."""
-    text = creation.text
+    """Raises :class:`shardmerge.worker.core.sql.table_text.UnreadableCreateTable`."""
+    found = read_create_table(creation.text)
     # The recorded default is the source's. A server without its character set has printed the one that it has instead.
-    collation = printed_collation(text) or creation.collation
-    columns: list[ColumnDefinition] = []
-    checks: list[str] = []
-    primary = ""
-    parts = {part.text: part for part in index_parts(text)}
-    items = parse_create_table(text).items
-    for item in items:
-        own = _NAME.match(item)
-        unnamed = _CONSTRAINT.sub("", item, count=1) if _CONSTRAINT.match(item) else item
-        if own is not None:
-            columns.append(parse_column(own.group(1).replace("``", "`"), item[own.end() :], collation))
-        elif _PRIMARY_KEY.match(item):
-            primary = lowercase_names(item)
-        elif item not in parts and not _FOREIGN_KEY.match(unnamed):
-            checks.append(lowercase_names(unnamed))
-    indexes = tuple(
-        Index(part.name, part.text, tuple(map(str.lower, part.columns)), part.text.upper().startswith("UNIQUE"))
-        for part in parts.values()
+    collation = found.collation or creation.collation
+    return TableDefinition(
+        tuple(parse_column(item.name, item.declared, collation) for item in found.columns),
+        found.secondary,
+        next((lowercase_names(index.text) for index in found.indexes if index.word == "PRIMARY"), ""),
+        tuple(sorted(lowercase_names(item.unnamed) for item in found.items if item.kind not in _NO_CHECKS)),
+        _NEXT_VALUE.sub("", found.text[found.end :]).strip(),
+        collation,
     )
-    end = _end(text)
-    options = _NEXT_VALUE.sub("", text[end:]).strip()
-    return TableDefinition(tuple(columns), indexes, primary, tuple(sorted(checks)), options, collation)
 
 
-def lowercase_names(text: str) -> str:
-    """``text`` with quoted names in lower case, because names of columns and indexes are not case-sensitive. Strings
-    are unchanged."""
-    found: list[str] = []
-    at = 0
-    for token in tokens(text):
-        if token.kind is Kind.NAME:
-            found += (text[at : token.start], text[token.start : token.end].lower())
-            at = token.end
-    return "".join((*found, text[at:]))
-
-
-def first_too_long_index(key: str, wide: ColumnType, items: Iterable[str]) -> str:
-    """The first of these items of a CREATE TABLE that is an index on the whole column ``key`` and would be too long
-    when the column has type ``wide``; "" for none."""
+def first_too_long_index(key: str, wide: ColumnType, indexes: Iterable[Index]) -> str:
+    """The text of the first of these indexes that is on the whole column ``key`` and would be too long when the column
+    has type ``wide``; "" for none."""
     if not wide.needs_prefix and wide.most_bytes <= MOST_INDEXED_BYTES:
         return ""
-    return next((item for item in items if _takes_whole(item, key)), "")
+    return next((index.text for index in indexes if _takes_whole(index, key)), "")
 
 
 def remaining_columns(index: Index, gone: Iterable[str]) -> tuple[str, ...]:
-    """The columns that a server leaves in the index when it drops those of ``gone``."""
+    """The columns, in lower case, that a server leaves in the index when it drops those of ``gone``."""
     lost = frozenset(gone)
-    return tuple(each for each in index.columns if each not in lost)
+    return tuple(each for each in index.keys if each not in lost)
 
 
-def _takes_whole(text: str, key: str) -> bool:
-    found = tokens(text)
-    start = next((at for at, token in enumerate(found) if token.is_symbol("(")), len(found))
-    if any(token.is_word("FULLTEXT", "SPATIAL") for token in found[:start]):
-        return False
-    following: list[Token | None] = [*found[1:], None]
-    return any(
-        token.kind is Kind.NAME
-        and token.text.lower() == key
-        and at > start
-        and (next_token is None or not next_token.is_symbol("("))
-        for at, (token, next_token) in enumerate(zip(found, following, strict=True))
-    )
-
-
-def _end(text: str) -> int:
-    """The end of the list of columns."""
-    depth = 0
-    for token in tokens(text):
-        depth += token.is_symbol("(") - token.is_symbol(")")
-        if depth == 0 and token.is_symbol(")"):
-            return token.end
-    raise UnreadableCreateTable("parentheses do not match")
+def _takes_whole(index: Index, key: str) -> bool:
+    by_prefix = {name.lower() for name, length in zip(index.columns, index.prefixes, strict=True) if length}
+    return index.word not in ("FULLTEXT", "SPATIAL") and key in index.keys and key not in by_prefix

@@ -11,15 +11,15 @@ from collections.abc import Collection, Iterator, Sequence, Set
 from dataclasses import dataclass
 
 from shardmerge.proto.sql_lexer import Token, tokens
+from shardmerge.worker.core.sql.clause import LEAVES_ROWS, OF_COLUMNS, Clause, ClauseKind
+from shardmerge.worker.core.sql.token_reader import default_value, keywords
 from shardmerge.worker.core.table import Table
 from shardmerge.worker.core.table_plan import TargetTable
 from shardmerge.worker.ddl.sql.alter_parser import add_list_elements
-from shardmerge.worker.ddl.sql.clause import LEAVES_ROWS, OF_COLUMNS, Clause, ClauseKind
 from shardmerge.worker.ddl.sql.create_body import table_options
 from shardmerge.worker.ddl.sql.dialect import declared_types
 from shardmerge.worker.ddl.sql.rewrite import rename_tables, without_clauses, without_references
 from shardmerge.worker.ddl.sql.statement import AlterTable, CreateIndex, Ddl, DropIndex, parse_ddl
-from shardmerge.worker.ddl.sql.token_reader import default_value, keywords
 from shardmerge.worker.relay.model import Statement
 
 _NOT_MERGED = frozenset(

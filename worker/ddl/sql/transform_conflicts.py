@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from shardmerge.proto.sql_lexer import Token, tokens
+from shardmerge.worker.core.sql.clause import OF_COLUMNS, Clause, ClauseKind
+from shardmerge.worker.core.sql.token_reader import NotUnderstoodError, TokenReader, split_at_commas
 from shardmerge.worker.core.table_plan import TablePlan
-from shardmerge.worker.ddl.sql.alter_parser import split_at_commas
-from shardmerge.worker.ddl.sql.clause import OF_COLUMNS, Clause, ClauseKind
 from shardmerge.worker.ddl.sql.statement import AlterTable, CreateIndex, Ddl, DropIndex
 from shardmerge.worker.ddl.sql.target_statement import OF_INDEX
-from shardmerge.worker.ddl.sql.token_reader import NotUnderstoodError, TokenReader
 
 _NEW_INDEX = frozenset({ClauseKind.ADD_INDEX, ClauseKind.ADD_UNIQUE})
 _ALIKE = frozenset({ClauseKind.HOW, ClauseKind.OPTION})

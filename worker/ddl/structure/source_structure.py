@@ -13,11 +13,12 @@ from dataclasses import dataclass, field, replace
 from shardmerge.proto.errors import ShardmergeError
 from shardmerge.proto.log import get_logger
 from shardmerge.worker.core.mysql.connection import ServerInfo, Session, current_position, server_info
-from shardmerge.worker.core.mysql.create_table import UnreadableCreateTable, retyped_item
+from shardmerge.worker.core.mysql.create_table import retyped_item
 from shardmerge.worker.core.mysql.information_schema import read_table
 from shardmerge.worker.core.mysql.show_create import read_shard_statements
 from shardmerge.worker.core.mysql.target_dialect import ServerKind, TargetDialect
 from shardmerge.worker.core.position import RelayOffset
+from shardmerge.worker.core.sql.table_text import UnreadableCreateTable
 from shardmerge.worker.core.stop_signal import StopSignal
 from shardmerge.worker.core.table import Column, ValueKind
 from shardmerge.worker.ddl.structure.schema_tracker import Tracked

@@ -10,10 +10,10 @@ import hashlib
 import re
 
 from shardmerge.worker.core.mysql.connection import Session
-from shardmerge.worker.core.mysql.create_table import parse_create_table, printed_collation
 from shardmerge.worker.core.mysql.show_create import CreateStatement
+from shardmerge.worker.core.sql.table_text import lowercase_names, read_create_table
 from shardmerge.worker.core.table import Table
-from shardmerge.worker.ddl.sql.table_definition import TableDefinition, lowercase_names, parse_table_definition
+from shardmerge.worker.ddl.sql.table_definition import TableDefinition, parse_table_definition
 from shardmerge.worker.ddl.structure.schema_tracker import DeclaredColumns, SchemaTracker
 
 _RECENT = 20_000
@@ -76,7 +76,7 @@ def _as_it_is(table: Table) -> Table:
 def digest_of(creation: CreateStatement) -> str:
     """The digest of a CREATE TABLE from the tracker's server. The order of columns and keys does not count, nor does
     the letter case of their names, because rows and statements use names."""
-    found = parse_create_table(creation.text)
-    items = sorted(map(lowercase_names, found.items))
-    text = "\n".join([*items, found.comment, printed_collation(creation.text) or creation.collation])
+    found = read_create_table(creation.text)
+    items = sorted(lowercase_names(item.text) for item in found.items)
+    text = "\n".join([*items, found.comment, found.collation or creation.collation])
     return hashlib.sha256(text.encode()).hexdigest()[:16]

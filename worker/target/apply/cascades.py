@@ -14,8 +14,8 @@ from typing import Protocol
 
 from shardmerge.worker.core.cascades import CascadeKey, CascadeKeys
 from shardmerge.worker.core.mysql.connection import Session, quote_name, rows, send, text_of
-from shardmerge.worker.core.mysql.foreign_keys import ForeignKeyAction
 from shardmerge.worker.core.row_change import Literals
+from shardmerge.worker.core.sql.foreign_keys import ForeignKeyAction
 from shardmerge.worker.core.table import ValueKind
 from shardmerge.worker.core.table_plan import ColumnPlan, PartitionId, TablePlan
 from shardmerge.worker.target.apply.key_condition import MOST_TUPLES, values_condition

@@ -18,9 +18,9 @@ import pymysql
 from shardmerge.proto import failpoints
 from shardmerge.proto.log import get_logger
 from shardmerge.worker.core.mysql.connection import Session, Side, connect, endpoint_of, execute, quote_name, rows
-from shardmerge.worker.core.mysql.create_table import UnreadableCreateTable
 from shardmerge.worker.core.mysql.server_errors import ErrorKind, errno_of, kind_of, reason_of
 from shardmerge.worker.core.mysql.show_create import read_create_statement
+from shardmerge.worker.core.sql.table_text import UnreadableCreateTable
 from shardmerge.worker.core.table import Table
 from shardmerge.worker.core.table_plan import TablePlan, TargetTable
 from shardmerge.worker.target.tables import deferred_index_store

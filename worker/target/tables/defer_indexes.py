@@ -10,8 +10,9 @@ import pymysql
 from shardmerge.proto import failpoints
 from shardmerge.proto.log import get_logger
 from shardmerge.worker.core.mysql.connection import Session, execute, quote_name
-from shardmerge.worker.core.mysql.create_table import column_item, numbered_column
+from shardmerge.worker.core.mysql.create_table import column_item
 from shardmerge.worker.core.mysql.server_errors import ErrorKind, errno_of, kind_of, reason_of
+from shardmerge.worker.core.sql.table_text import read_create_table
 from shardmerge.worker.core.table_plan import TablePlan, TargetTable
 from shardmerge.worker.target.tables import deferred_index_store
 from shardmerge.worker.target.tables.deferred_index import DeferredIndex, deferrable, owed_with, worth_deferring
@@ -39,7 +40,7 @@ def defer_indexes(
     if indexes and worth_deferring(plan.table.row_estimate for plan in plans):
         generated = frozenset(column.name.lower() for column in plans[0].table.columns if column.generated)
         owed = deferrable(creation, generated)
-    numbered = numbered_column(creation) if numbering else ""
+    numbered = read_create_table(creation).numbered if numbering else ""
     if numbered:
         owed += (DeferredIndex("", numbered),)
     if not owed:

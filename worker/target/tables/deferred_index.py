@@ -9,25 +9,15 @@ the server requires one.
 from __future__ import annotations
 
 import enum
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from shardmerge.proto import config_pb2
-from shardmerge.worker.core.mysql.create_table import (
-    closing_parenthesis,
-    index_parts,
-    masked_quotes,
-    numbered_column,
-    parse_create_table,
-)
+from shardmerge.worker.core.sql.foreign_keys import foreign_keys
+from shardmerge.worker.core.sql.table_text import read_create_table
 
 DEFER_FROM_ROWS = 20_000
 """Smaller tables keep their indexes: an ALTER costs about as much as it saves for this many rows."""
-
-_PLAIN = re.compile(r"KEY\s+`", re.IGNORECASE)
-_FOREIGN_KEY = re.compile(r"(?:CONSTRAINT\s+`[^`]*`\s+)?FOREIGN\s+KEY\s*(?=\()", re.IGNORECASE)
-_COLUMN = re.compile(r"`((?:[^`]|``)*)`")
 
 
 class Defer(enum.Enum):
@@ -99,33 +89,19 @@ def deferrable(creation: str, generated: frozenset[str]) -> tuple[DeferredIndex,
 
     An index that begins with the column with AUTO_INCREMENT stays: a server requires one. So does one that begins with
     the columns of a foreign key; a created table has none.
-    Raises :class:`shardmerge.worker.core.mysql.create_table.UnreadableCreateTable`.
+    Raises :class:`shardmerge.worker.core.sql.table_text.UnreadableCreateTable`.
     """
-    found: list[DeferredIndex] = []
-    numbered = numbered_column(creation)
-    referring = _foreign_keys(creation)
-    for item in index_parts(creation):
-        names = [name.lower() for name in item.columns]
-        if any(columns == frozenset(names[: len(columns)]) for columns in referring):
-            continue
-        plain = _PLAIN.match(item.text) is not None
-        if numbered and item.columns[:1] == (numbered,):
-            continue
-        if plain and not item.has_expressions and not generated.intersection(names):
-            found.append(DeferredIndex(item.name, item.text))
-    return tuple(found)
-
-
-def _foreign_keys(creation: str) -> tuple[frozenset[str], ...]:
-    """The columns of each foreign key of a CREATE TABLE, in lower case."""
-    found: list[frozenset[str]] = []
-    for item in parse_create_table(creation).items:
-        masked = masked_quotes(item)
-        head = _FOREIGN_KEY.match(masked)
-        if head is not None:
-            listed = item[head.end() : closing_parenthesis(masked, head.end())]
-            found.append(frozenset(name.replace("``", "`").lower() for name in _COLUMN.findall(listed)))
-    return tuple(found)
+    table = read_create_table(creation)
+    referring = [frozenset(name.lower() for name in key.columns) for key in foreign_keys(creation)]
+    return tuple(
+        DeferredIndex(index.name, index.text)
+        for index in table.indexes
+        if index.word == "KEY"
+        and not index.has_expressions
+        and not generated.intersection(index.keys)
+        and index.names[:1] != (table.numbered,)
+        and all(columns != frozenset(index.keys[: len(columns)]) for columns in referring)
+    )
 
 
 def owed_with(owed: Sequence[DeferredIndex], present: Sequence[DeferredIndex]) -> tuple[DeferredIndex, ...]:

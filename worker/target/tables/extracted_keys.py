@@ -10,25 +10,15 @@ keys that the table has.
 
 from __future__ import annotations
 
-import re
 import unicodedata
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from shardmerge.worker.core.mysql.connection import quote_name
-from shardmerge.worker.core.mysql.create_table import (
-    CONSTANT_TYPE,
-    UnreadableCreateTable,
-    closing_parenthesis,
-    masked_quotes,
-    parse_create_table,
-)
+from shardmerge.proto.sql_lexer import edited, quote_name
+from shardmerge.worker.core.mysql.create_table import CONSTANT_TYPE
+from shardmerge.worker.core.sql.table_text import read_create_table
 from shardmerge.worker.core.table_plan import Constant, ExtractInKey, TablePlan
-
-_HEAD = re.compile(r"(?:PRIMARY\s+KEY|UNIQUE\s+KEY\s+`[^`]*`)[^(]*\(", re.IGNORECASE)
-_NAME = re.compile(r"UNIQUE\s+KEY\s+`((?:[^`]|``)*)`", re.IGNORECASE)
-_PLAIN_PART = re.compile(r"`((?:[^`]|``)*)`\s*(?:\((\d+)\))?(?:\s+(?:ASC|DESC))?", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,23 +38,6 @@ class KeyExtension:
 
 
 NO_EXTENSION = KeyExtension()
-
-
-@dataclass(frozen=True, slots=True)
-class UniqueKey:
-    """A primary or unique key of a CREATE TABLE. ``name``: "" for the primary key. ``text``: the whole item.
-    ``columns``: in order; a part that is an expression has none. ``prefixes``: for each column the length of the prefix
-    that is indexed, 0 for the whole column."""
-
-    name: str
-    text: str
-    columns: tuple[str, ...]
-    prefixes: tuple[int, ...]
-
-    @property
-    def shown(self) -> str:
-        """For people."""
-        return f"{self.name or 'PRIMARY KEY'} ({', '.join(self.columns) or 'an expression'})"
 
 
 def created_keys(plan: TablePlan) -> KeyExtension:
@@ -90,32 +63,19 @@ def added_keys(plan: TablePlan, present: Iterable[Sequence[str]]) -> KeyExtensio
     return KeyExtension(tuple(name for name in wanted.columns if name.lower() in used), wanted.own_columns)
 
 
-def unique_keys(creation: str) -> tuple[UniqueKey, ...]:
-    """The primary and unique keys of a CREATE TABLE. Raises :class:`UnreadableCreateTable`."""
-    return tuple(key for item in parse_create_table(creation).items if (key := unique_key_of(item)) is not None)
-
-
 def with_extracted_columns(creation: str, plan: TablePlan) -> str:
     """The CREATE TABLE of ``plan``'s target, with the extracted columns in its unique keys. Raises
-    :class:`UnreadableCreateTable`."""
+    :class:`shardmerge.worker.core.sql.table_text.UnreadableCreateTable`."""
     extension = created_keys(plan)
     if not extension.columns:
         return creation
-    extended = {
-        key.text: extended_key(key.text, names) for key in unique_keys(creation) if (names := extension.of(key.columns))
-    }
-    return _replaced(creation, extended | _shortened(plan)) if extended else creation
-
-
-def extended_key(item: str, names: Collection[str]) -> str:
-    """A key's item of a CREATE TABLE or clause of an ALTER TABLE, with further columns at its end. Raises
-    :class:`UnreadableCreateTable`."""
-    masked = masked_quotes(item)
-    start = masked.find("(")
-    if start < 0:
-        raise UnreadableCreateTable("a key without a list of columns")
-    end = closing_parenthesis(masked, start)
-    return f"{item[:end]}{''.join(f',{quote_name(name)}' for name in names)}{item[end:]}"
+    table = read_create_table(creation)
+    replaced = {key.text: key.extended(names).text for key in table.unique_keys if (names := extension.of(key.columns))}
+    if not replaced:
+        return creation
+    replaced |= _shortened(plan)
+    items = (item for item in table.items if item.text in replaced)
+    return edited(creation, ((item.start, item.start + len(item.text), replaced[item.text]) for item in items))
 
 
 def extracted_texts(plan: TablePlan) -> dict[str, str]:
@@ -139,35 +99,6 @@ def key_type(mapping: Constant) -> str:
     return CONSTANT_TYPE.replace("(256)", f"({mapping.most})")
 
 
-def unique_key_of(item: str) -> UniqueKey | None:
-    """The key that an item of a CREATE TABLE is; None for other items."""
-    masked = masked_quotes(item)
-    head = _HEAD.match(masked)
-    if head is None:
-        return None
-    name = _NAME.match(item)
-    end = closing_parenthesis(masked, head.end() - 1)
-    plain = [found for part in parts_of(item[head.end() : end]) if (found := _PLAIN_PART.fullmatch(part)) is not None]
-    return UniqueKey(
-        "" if name is None else name.group(1).replace("``", "`"),
-        item,
-        tuple(found.group(1).replace("``", "`") for found in plain),
-        tuple(int(found.group(2) or 0) for found in plain),
-    )
-
-
-def parts_of(listed: str) -> tuple[str, ...]:
-    """The parts of a key, cut at the commas outside of parentheses."""
-    masked, depth, first = masked_quotes(listed), 0, 0
-    found: list[str] = []
-    for at, character in enumerate(masked):
-        depth += (character == "(") - (character == ")")
-        if character == "," and not depth:
-            found.append(listed[first:at].strip())
-            first = at + 1
-    return (*found, listed[first:].strip())
-
-
 def _shortened(plan: TablePlan) -> dict[str, str]:
     """The items of the extracted columns, as merged_create_table makes them and as keys need them."""
     found: dict[str, str] = {}
@@ -176,13 +107,3 @@ def _shortened(plan: TablePlan) -> dict[str, str]:
             name = quote_name(column.target_name)
             found[f"{name} {CONSTANT_TYPE} NOT NULL"] = f"{name} {key_type(column.mapping)} NOT NULL"
     return found
-
-
-def _replaced(creation: str, items: dict[str, str]) -> str:
-    parts: list[str] = []
-    at = 0
-    for item in parse_create_table(creation).items:
-        start = creation.index(item, at)
-        parts += (creation[at:start], items.get(item, item))
-        at = start + len(item)
-    return "".join((*parts, creation[at:]))

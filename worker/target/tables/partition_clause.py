@@ -6,30 +6,15 @@ they were chosen for one shard.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from shardmerge.worker.core.mysql.create_table import (
-    UnreadableCreateTable,
-    closing_parenthesis,
-    masked_quotes,
-    partitions_start,
-)
+from shardmerge.proto.sql_lexer import Kind, Token, tokens
+from shardmerge.worker.core.sql.table_text import UnreadableCreateTable, read_create_table
+from shardmerge.worker.core.sql.token_reader import TokenReader, keywords
 from shardmerge.worker.core.table_plan import TablePlan
 
-_QUOTED = re.compile(r"'(?:[^'\\]|''|\\.)*'|`(?:[^`]|``)*`", re.DOTALL)
-_WORD = re.compile(r"`((?:[^`]|``)*)`|(\w+)")
-_COMMENT_MARKS = re.compile(r"/\*!\d*|\*/")
-_STORAGE = re.compile(
-    r"\s*(?:\bSTORAGE\s+)?\bENGINE\s*=\s*\w+|\s*\b(?:DATA|INDEX)\s+DIRECTORY\s*=\s*'[^']*'"
-    r"|\s*\bTABLESPACE\s*=?\s*(?:`[^`]*`|\w+)|\s*\b(?:NODEGROUP|MAX_ROWS|MIN_ROWS)\s*=\s*\d+",
-    re.IGNORECASE,
-)
-_METHOD = re.compile(
-    r"\b(?:SUB)?PARTITION\s+BY\s+(?:LINEAR\s+)?(?P<method>\w+)(?:\s+ALGORITHM\s*=\s*\d+)?(?:\s+COLUMNS)?\s*(?P<list>\(?)",
-    re.IGNORECASE,
-)
+_STORAGE = keywords("ENGINE DIRECTORY TABLESPACE NODEGROUP MAX_ROWS MIN_ROWS")
 _BY_VALUE = frozenset({"RANGE", "LIST"})
 _METHODS = frozenset({*_BY_VALUE, "HASH", "KEY"})
 
@@ -48,32 +33,54 @@ class PartitionClause:
     @property
     def comparable(self) -> str:
         """Equal for clauses that differ only in how servers write them."""
-        return _outside(self.text, lambda part: "".join(part.split()).lower(), lambda name: name[1:-1].lower())
+        return "".join(each.text if each.kind is Kind.STRING else each.text.lower() for each in tokens(self.text))
 
 
 def clause_of(statement: str, columns: Collection[str]) -> PartitionClause | None:
     """The partitions of a table with these columns, from its CREATE TABLE; None: it has none. Raises
-    :class:`shardmerge.worker.core.mysql.create_table.UnreadableCreateTable`."""
-    start = partitions_start(statement)
-    if start is None:
+    :class:`shardmerge.worker.core.sql.table_text.UnreadableCreateTable`."""
+    table = read_create_table(statement)
+    if not table.partitions:
         return None
-    text = _outside(statement[start:], lambda part: _COMMENT_MARKS.sub(" ", part), lambda name: name)
-    for storage in reversed(list(_STORAGE.finditer(masked_quotes(text)))):
-        text = text[: storage.start()] + text[storage.end() :]
-    text = _outside(text, lambda part: re.sub(r"\s+", " ", part), lambda name: name).strip()
-    masked = masked_quotes(text)
+    kept = list(_without_storage(table.partitions))
+    found = [token for _, token in kept]
+    options = statement[table.end :]
+    text = "".join(" " * is_apart + options[token.start : token.end] for is_apart, token in kept)
     known = {column.lower() for column in columns}
     by: dict[str, set[str]] = {}
-    for head in _METHOD.finditer(masked):
-        names = by.setdefault(head["method"].upper(), set())
-        if head["list"]:
-            listed = text[head.end() : closing_parenthesis(masked, head.end() - 1)]
-            names |= known & {(quoted or word).replace("``", "`").lower() for quoted, word in _WORD.findall(listed)}
-    if not by:
+    for at in range(len(found)):
+        words = TokenReader(found[at:], "")
+        if not (words.take("PARTITION", "SUBPARTITION") and words.take("BY")):
+            continue
+        words.take("LINEAR")
+        names = by.setdefault(words.word(), set())
+        words.advance()
+        if words.take("ALGORITHM"):
+            words.advance()
+            words.advance()
+        words.take("COLUMNS")
+        first = words.at
+        if words.group():
+            names |= known & {token.text.lower() for token in found[at + first : at + words.at] if token.is_name}
+    if "" in by:
         raise UnreadableCreateTable(f"partitions that cannot be read: {text}")
     by_value = frozenset[str]().union(*(names for method, names in by.items() if method in _BY_VALUE))
     other = next((method for method in by if method not in _METHODS), "")
     return PartitionClause(text, frozenset[str]().union(*by.values()), by_value, other)
+
+
+def _without_storage(found: Sequence[Token]) -> Iterator[tuple[bool, Token]]:
+    """The tokens without options such as STORAGE ENGINE = x; whether each is apart from the one
+    before."""
+    at = 0
+    while at < len(found):
+        words = TokenReader(found[at : at + 3], "")
+        words.take("STORAGE", "DATA", "INDEX")
+        if words.take(*_STORAGE) and words.take_symbol("="):
+            at += words.at + 1
+        else:
+            yield at > 0 and found[at].start > found[at - 1].end, found[at]
+            at += 1
 
 
 def problem_of(clause: PartitionClause, plan: TablePlan) -> str:
@@ -110,14 +117,3 @@ def differing_clauses(clauses: Mapping[str, PartitionClause | None]) -> tuple[tu
     texts = {"" if each is None else each.comparable: "" if each is None else each.text for each in clauses.values()}
     ordered = sorted(groups.items(), key=lambda item: -len(item[1]))
     return tuple((texts[form], tuple(tables)) for form, tables in ordered)
-
-
-def _outside(text: str, plain: Callable[[str], str], name: Callable[[str], str]) -> str:
-    """``text`` with its parts outside of quotes, and its quoted names, replaced; literals stay as they are."""
-    made: list[str] = []
-    end = 0
-    for quoted in _QUOTED.finditer(text):
-        made.append(plain(text[end : quoted.start()]))
-        made.append(name(quoted.group()) if quoted.group().startswith("`") else quoted.group())
-        end = quoted.end()
-    return "".join((*made, plain(text[end:])))

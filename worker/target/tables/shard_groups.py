@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from shardmerge.worker.core.mysql.create_table import numbered_column, parse_create_table, partition_clause
+from shardmerge.worker.core.sql.clause import ClauseKind
+from shardmerge.worker.core.sql.table_text import read_create_table
 
 SHOWN_TABLES = 3
-
-_KEY = re.compile(r"\s*(CONSTRAINT\s+\S+\s+)?FOREIGN\s+KEY\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +37,7 @@ class Group:
 def groups_of(shards: Iterable[ShardDefinition]) -> tuple[Group, ...]:
     """The groups, the largest first; of equal ones the first by its first table's name.
 
-    Raises :class:`shardmerge.worker.core.mysql.create_table.UnreadableCreateTable`.
+    Raises :class:`shardmerge.worker.core.sql.table_text.UnreadableCreateTable`.
     """
     found: dict[tuple[str, tuple[str, ...]], list[str]] = {}
     for shard in sorted(shards, key=lambda each: each.name):
@@ -56,7 +54,8 @@ def groups_of(shards: Iterable[ShardDefinition]) -> tuple[Group, ...]:
 
 def _parts(creation: str) -> tuple[str, ...]:
     """Its columns, keys and checks, then the options after them."""
-    return (*parse_create_table(creation).items, creation[creation.rindex("\n)") + 2 :].strip())
+    found = read_create_table(creation)
+    return (*(item.text for item in found.items), creation[found.end :].strip())
 
 
 def _beyond(parts: Sequence[str], others: Sequence[str]) -> tuple[str, ...]:
@@ -64,11 +63,10 @@ def _beyond(parts: Sequence[str], others: Sequence[str]) -> tuple[str, ...]:
 
 
 def _left_out(shard: ShardDefinition) -> tuple[str, ...]:
-    items = parse_create_table(shard.own).items
-    found = [item for item in items if _KEY.match(item)]
-    if numbered_column(shard.own) and not numbered_column(shard.merged):
+    own, merged = read_create_table(shard.own), read_create_table(shard.merged)
+    found = [item.text for item in own.items if item.kind is ClauseKind.ADD_FOREIGN_KEY]
+    if own.numbered and not merged.numbered:
         found.append("AUTO_INCREMENT")
-    partitions = partition_clause(shard.own)
-    if partitions and not partition_clause(shard.merged):
-        found.append(partitions)
+    if own.partitions and not merged.partitions:
+        found.append(own.partition_text)
     return tuple(found)

@@ -31,17 +31,12 @@ from shardmerge.worker.core.mysql.connection import (
     text_of,
     to_coded,
 )
-from shardmerge.worker.core.mysql.create_table import (
-    UnreadableCreateTable,
-    charset_of,
-    fallback_collations,
-    merged_create_table,
-    numbered_column,
-)
+from shardmerge.worker.core.mysql.create_table import charset_of, fallback_collations, merged_create_table
 from shardmerge.worker.core.mysql.endpoint import Endpoint
 from shardmerge.worker.core.mysql.information_schema import read_table
 from shardmerge.worker.core.mysql.server_errors import ErrorKind, errno_of, kind_of, reason_of
 from shardmerge.worker.core.mysql.show_create import CreateStatement, read_create_texts, read_shard_statements
+from shardmerge.worker.core.sql.table_text import UnreadableCreateTable, read_create_table
 from shardmerge.worker.core.table import EXACT_KINDS, Column, Table, ValueKind
 from shardmerge.worker.core.table_plan import AutoIncrement, ColumnPlan, TablePlan, TargetTable
 from shardmerge.worker.target.tables.column_fit import incompatibility
@@ -313,7 +308,7 @@ def _kept_partitions(plan: TablePlan, statement: str) -> str:
 def _create(target: Session, plan: TablePlan, described: CreateStatement) -> str:
     """The statement that created the table, "" when another session created it first."""
     creation = creation_of(target, plan, described)
-    numbered = numbered_column(creation)
+    numbered = read_create_table(creation).numbered
     lost = next((column for column in plan.table.columns if column.auto_increment), None)
     if plan.auto_increment is not AutoIncrement.NONE and lost is not None and not numbered:
         get_logger(source=plan.source, table=plan.target_name).warning(

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from shardmerge.worker.core.mysql.connection import quote_name
-from shardmerge.worker.core.mysql.create_table import has_index_on
 from shardmerge.worker.core.mysql.information_schema import select_expression
+from shardmerge.worker.core.sql.table_text import read_create_table
 from shardmerge.worker.core.table import Table
 from shardmerge.worker.core.table_plan import TablePlan
 from shardmerge.worker.rules.relations import NoRelation, Relation
@@ -120,9 +120,9 @@ def _shard(relation: Relation, known: Definitions) -> RelationShard | NotCompare
     to_source = [each.column.name for each in relation.to_columns]
     to_target = [each.target_name for each in relation.to_columns]
     # Without an index each row would be looked up by a scan of the other table.
-    if not has_index_on(creation, to_target):
+    if not read_create_table(creation).has_index_on(to_target):
         return NotCompared(child, f"no index of {parent.target_table} at the target begins with {_and(to_target)}")
-    if not has_index_on(known.sources[parent.shard], to_source):
+    if not read_create_table(known.sources[parent.shard]).has_index_on(to_source):
         return NotCompared(child, f"no index of {parent.table.name} at the source begins with {_and(to_source)}")
     try:
         KeyReader(parent, parent_target)

@@ -15,8 +15,8 @@ from shardmerge.proto import worker_pb2 as pb
 from shardmerge.proto.errors import ShardmergeError
 from shardmerge.proto.log import get_logger
 from shardmerge.worker.core.mysql.connection import Endpoint, Session, Side, connect, dialect_of
-from shardmerge.worker.core.mysql.create_table import UnreadableCreateTable
 from shardmerge.worker.core.position import SourcePosition
+from shardmerge.worker.core.sql.table_text import UnreadableCreateTable
 from shardmerge.worker.rules import Rules
 from shardmerge.worker.snapshot.table_planner import needs_lock
 from shardmerge.worker.verify.precheck.estimates import copy_seconds, size_of

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 
 from shardmerge.proto import errors
 from shardmerge.proto import worker_pb2 as pb
-from shardmerge.worker.core.mysql.foreign_keys import ForeignKey, foreign_keys
 from shardmerge.worker.core.mysql.show_create import read_create_texts
+from shardmerge.worker.core.sql.foreign_keys import ForeignKey, foreign_keys
 from shardmerge.worker.core.table import ValueKind
 from shardmerge.worker.core.table_plan import ColumnPlan, Mapping, PartitionId, TablePlan
 from shardmerge.worker.rules import Rules

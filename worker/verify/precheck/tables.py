@@ -11,11 +11,11 @@ from shardmerge.proto import errors
 from shardmerge.proto import worker_pb2 as pb
 from shardmerge.proto.errors import ErrorSpec, ShardmergeError
 from shardmerge.worker.core.mysql.connection import quote_name, rows, server_info, text_of
-from shardmerge.worker.core.mysql.create_table import UnreadableCreateTable
-from shardmerge.worker.core.mysql.foreign_keys import cascading_keys
 from shardmerge.worker.core.mysql.information_schema import inspect_tables, list_sequences, list_tables
 from shardmerge.worker.core.mysql.server_errors import ErrorKind, errno_of, kind_of
 from shardmerge.worker.core.mysql.show_create import read_create_texts
+from shardmerge.worker.core.sql.foreign_keys import cascading_keys
+from shardmerge.worker.core.sql.table_text import UnreadableCreateTable
 from shardmerge.worker.core.table import Table
 from shardmerge.worker.core.table_plan import TablePlan, TargetTable
 from shardmerge.worker.rules import Rules, check_partitions

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from shardmerge.worker.core.mysql.foreign_keys import ForeignKeyAction
+from shardmerge.worker.core.sql.foreign_keys import ForeignKeyAction
 from shardmerge.worker.core.table import Column, Table, ValueKind
 from shardmerge.worker.core.table_plan import ColumnPlan, Mapping, PartitionId, RowFilter, TablePlan
 from shardmerge.worker.rules.cascades import find_cascades

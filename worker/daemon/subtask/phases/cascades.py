@@ -7,9 +7,9 @@ from collections.abc import Collection, Iterable, Mapping
 from shardmerge.proto import errors
 from shardmerge.proto.errors import ErrorSpec, ShardmergeError
 from shardmerge.worker.core.cascades import CascadeKeys
-from shardmerge.worker.core.mysql.create_table import UnreadableCreateTable
-from shardmerge.worker.core.mysql.foreign_keys import cascading_keys
 from shardmerge.worker.core.mysql.show_create import CreateStatement
+from shardmerge.worker.core.sql.foreign_keys import cascading_keys
+from shardmerge.worker.core.sql.table_text import UnreadableCreateTable
 from shardmerge.worker.core.table import Table
 from shardmerge.worker.core.table_plan import TablePlan
 from shardmerge.worker.daemon.subtask.phases.finish import read_safe_mode_bound

@@ -14,11 +14,10 @@ from shardmerge.proto import errors
 from shardmerge.proto import worker_pb2 as pb
 from shardmerge.proto.errors import ShardmergeError
 from shardmerge.worker.core.mysql.connection import Session, server_info
-from shardmerge.worker.core.mysql.create_table import UnreadableCreateTable
 from shardmerge.worker.core.mysql.show_create import CreateStatement, read_create_statement, read_shard_statements
+from shardmerge.worker.core.sql.table_text import Index, UnreadableCreateTable, read_create_table
 from shardmerge.worker.core.table import Table
 from shardmerge.worker.core.table_plan import ExtractInKey, TablePlan, TargetTable
-from shardmerge.worker.target.tables.extracted_keys import UniqueKey, unique_keys
 from shardmerge.worker.target.tables.target_table import creation_of, find_target
 from shardmerge.worker.verify.precheck.findings import Checklist, failed, passed, warned
 from shardmerge.worker.verify.precheck.source.server import SourceView
@@ -92,11 +91,11 @@ class _ExtractedColumns:
         long = too_long(creation, plan, self._limits)
         if long is not None:
             yield self._too_long(long, f"{plan.target_schema}.{plan.target_table}")
-        self._note(plan, unique_keys(creation.text), "will have")
+        self._note(plan, read_create_table(creation.text).unique_keys, "will have")
 
     def _existing(self, there: Table, group: Sequence[TablePlan]) -> Iterator[pb.CheckResult]:
         creation = read_create_statement(self._target, there.schema, there.name)
-        existing, keys = ExistingTarget(there, creation, tuple(group)), unique_keys(creation.text)
+        existing, keys = ExistingTarget(there, creation, tuple(group)), read_create_table(creation.text).unique_keys
         missing = missing_columns(existing)
         is_alone = self._sources == 1 and len(group) == 1
         if missing and not is_alone:
@@ -127,12 +126,12 @@ class _ExtractedColumns:
         )
         return failed(_ITEM, self._source, error)
 
-    def _note(self, plan: TablePlan, keys: Sequence[UniqueKey], verb: str) -> None:
+    def _note(self, plan: TablePlan, keys: Sequence[Index], verb: str) -> None:
         listed = ", ".join(f"{key.shown}{_reason(plan, key)}" for key in keys) or "no unique key"
         self._notes.append(f"{plan.target_schema}.{plan.target_table} {verb} {listed}")
 
 
-def _reason(plan: TablePlan, key: UniqueKey) -> str:
+def _reason(plan: TablePlan, key: Index) -> str:
     """Why a key has no extracted column, for people."""
     names = {name.lower() for name in key.columns}
     if names & {name.lower() for name in plan.constant_columns}:

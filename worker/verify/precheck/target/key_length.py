@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from shardmerge.worker.core.sql.table_text import Index
 from shardmerge.worker.ddl.sql.common_type import ColumnType
 from shardmerge.worker.ddl.sql.table_definition import MOST_INDEXED_BYTES
-from shardmerge.worker.target.tables.extracted_keys import UniqueKey
 
 _BYTES = {
     "tinyint": 1,
@@ -45,7 +45,7 @@ class KeyLimits:
     columns: int
     hashes: bool
 
-    def exceeded(self, key: UniqueKey, types: Mapping[str, ColumnType]) -> tuple[str, str] | None:
+    def exceeded(self, key: Index, types: Mapping[str, ColumnType]) -> tuple[str, str] | None:
         """What the key would have, and what is allowed; None: it is not too long. ``types``: of the table's columns, by
         their names in lower case."""
         if len(key.columns) > self.columns:
@@ -60,7 +60,7 @@ MARIADB = KeyLimits(32, hashes=True)
 OTHERS = KeyLimits(16, hashes=False)
 
 
-def key_bytes(key: UniqueKey, types: Mapping[str, ColumnType]) -> int:
+def key_bytes(key: Index, types: Mapping[str, ColumnType]) -> int:
     """The most bytes of a value of the key, without parts that are expressions."""
     parts = zip(key.columns, key.prefixes, strict=True)
     return sum(column_bytes(types[name.lower()], prefix) for name, prefix in parts if name.lower() in types)

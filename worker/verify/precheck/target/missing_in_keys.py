@@ -4,22 +4,16 @@ that adds them. Pure."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from shardmerge.worker.core.mysql.connection import quote_name
 from shardmerge.worker.core.mysql.show_create import CreateStatement
+from shardmerge.worker.core.sql.table_text import Index, read_create_table
 from shardmerge.worker.core.table import Table
 from shardmerge.worker.core.table_plan import Constant, TablePlan, TargetTable
 from shardmerge.worker.ddl.sql.column_definition import parse_column
 from shardmerge.worker.ddl.sql.table_definition import parse_table_definition
-from shardmerge.worker.target.tables.extracted_keys import (
-    UniqueKey,
-    comparable_text,
-    created_keys,
-    extended_key,
-    key_type,
-    unique_keys,
-)
+from shardmerge.worker.target.tables.extracted_keys import comparable_text, created_keys, key_type
 from shardmerge.worker.verify.precheck.target.key_length import KeyLimits
 
 
@@ -27,25 +21,19 @@ from shardmerge.worker.verify.precheck.target.key_length import KeyLimits
 class MissingColumns:
     """``key`` lacks the extracted ``columns``."""
 
-    key: UniqueKey
+    key: Index
     columns: tuple[str, ...]
 
     @property
-    def extended(self) -> UniqueKey:
-        key = self.key
-        return replace(
-            key,
-            text=extended_key(key.text, self.columns),
-            columns=(*key.columns, *self.columns),
-            prefixes=(*key.prefixes, *(0 for _ in self.columns)),
-        )
+    def extended(self) -> Index:
+        return self.key.extended(self.columns)
 
 
 @dataclass(frozen=True, slots=True)
 class TooLong:
     """The server cannot have ``key`` with the extracted ``columns``. ``found``, ``limit``: for people."""
 
-    key: UniqueKey
+    key: Index
     columns: tuple[str, ...]
     found: str
     limit: str
@@ -69,7 +57,7 @@ def missing_columns(target: ExistingTarget) -> tuple[MissingColumns, ...]:
     written = {column.target_name.lower() for plan in target.plans for column in plan.columns}
     written |= {column.name.lower() for column in target.table.columns if column.generated}
     found: list[MissingColumns] = []
-    for key in unique_keys(target.creation.text):
+    for key in read_create_table(target.creation.text).unique_keys:
         names = {name.lower() for name in key.columns}
         if not names <= written:
             continue  # the target gives each row a value of its own, like an AUTO_INCREMENT
@@ -93,7 +81,7 @@ def _distinguishes(names: set[str], plans: Sequence[TablePlan]) -> bool:
     return all(texts) and len(set(texts)) == len(texts)
 
 
-def collide(missing: Sequence[MissingColumns], present: Sequence[UniqueKey], plan: TablePlan) -> bool:
+def collide(missing: Sequence[MissingColumns], present: Sequence[Index], plan: TablePlan) -> bool:
     """Whether the table was made without thought of the extracted columns: no key has them, or not the primary key.
     Else a further unique key may be meant to span the shard tables."""
     extracted = {name.lower() for name in plan.constant_columns}
@@ -143,7 +131,7 @@ def too_long(creation: CreateStatement, plan: TablePlan, limits: KeyLimits) -> T
     UnreadableCreateTable."""
     extracted = {name.lower() for name in plan.constant_columns}
     types = {column.key: column.type for column in parse_table_definition(creation).columns}
-    for key in unique_keys(creation.text):
+    for key in read_create_table(creation.text).unique_keys:
         added = tuple(name for name in key.columns if name.lower() in extracted)
         found = limits.exceeded(key, types) if added else None
         if found is not None:

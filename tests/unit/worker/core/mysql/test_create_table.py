@@ -9,16 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shardmerge.worker.core.mysql.create_table import (
-    UnreadableCreateTable,
     column_item,
     fallback_collations,
-    has_index_on,
     merged_create_table,
-    numbered_column,
-    parse_create_table,
-    without_sequence_defaults,
 )
 from shardmerge.worker.core.mysql.information_schema import parse_labels
+from shardmerge.worker.core.sql.table_text import UnreadableCreateTable, read_create_table
 from shardmerge.worker.core.table import Column, ValueKind
 from shardmerge.worker.core.table_plan import AddSuffix, ColumnPlan, PartitionId
 
@@ -89,7 +85,7 @@ def test_auto_increment_is_kept_where_the_target_can_have_it(items: str, kind: V
         "latin1_bin",
         keep_auto_increment=True,
     )
-    assert numbered_column(text) == ("no" if made else "")
+    assert read_create_table(text).numbered == ("no" if made else "")
     assert ("NOT NULL AUTO_INCREMENT" in text) == made
     assert "AUTO_INCREMENT=9" not in text
     if made:
@@ -181,12 +177,6 @@ def test_stand_ins(collation: str, others: tuple[str, ...]) -> None:
     assert fallback_collations(collation) == others
 
 
-@pytest.mark.parametrize("text", ["", "CREATE VIEW `v` AS SELECT (1)", "CREATE TABLE `t` (`a` int", "CREATE TABLE t"])
-def test_other_text_is_refused(text: str) -> None:
-    with pytest.raises(UnreadableCreateTable):
-        parse_create_table(text)
-
-
 def test_a_type_that_is_printed_differently_is_refused_rather_than_kept_narrow() -> None:
     with pytest.raises(UnreadableCreateTable):
         merged_create_table(
@@ -202,45 +192,6 @@ def printed(text: str) -> str:
     return "'" + text.replace("\\", "\\\\").replace("'", "''").replace("\n", "\\n").replace("\0", "\\0") + "'"
 
 
-@given(st.lists(st.text(), min_size=1), st.text())
-def test_quoted_text_never_cuts_or_joins_items(texts: list[str], comment: str) -> None:
-    items = tuple(f"`c{index}` varchar(9) DEFAULT {printed(text)}" for index, text in enumerate(texts))
-    parsed = parse_create_table(f"CREATE TABLE `t` ({', '.join(items)}) ENGINE=x COMMENT={printed(comment)}")
-    assert parsed.items == items
-    assert parsed.comment == printed(comment)
-
-
 @given(st.lists(st.text(), min_size=1))
 def test_labels_come_back_as_they_went_in(labels: list[str]) -> None:
     assert parse_labels(f"enum({','.join(printed(label) for label in labels)})") == tuple(labels)
-
-
-def test_columns_with_which_an_index_begins() -> None:
-    text = "CREATE TABLE `t` (`a` int, `KEY` int, `c(` text, PRIMARY KEY (`a`,`KEY`) USING BTREE, KEY `(` (`c(`(9)))"
-    for columns, found in ((["A"], True), (["key", "a"], True), (["KEY"], False), (["c("], True), (["("], False)):
-        assert has_index_on(text, columns) is found
-
-
-@pytest.mark.parametrize(
-    ("item", "left"),
-    [
-        ("`id` bigint(20) NOT NULL DEFAULT nextval(`d`.`sq`),", "`id` bigint(20) NOT NULL,"),
-        (
-            "`id` int(11) DEFAULT nextval(`d`.`s(q`) COMMENT 'DEFAULT nextval(x)',",
-            "`id` int(11) COMMENT 'DEFAULT nextval(x)',",
-        ),
-        (
-            "`id` int(11) DEFAULT (nextval(`d`.`sq`) * (1 + lastval(`d`.`sq`))) COMMENT ')',",
-            "`id` int(11) COMMENT ')',",
-        ),
-        ("`id` int(11) DEFAULT setval(`d`.`sq`,5,1,0),", "`id` int(11),"),
-    ],
-)
-def test_a_default_of_a_sequence_is_left_out(item: str, left: str) -> None:
-    others = (
-        "  `a` varchar(40) DEFAULT 'nextval(`sq`)',\n  `b` int(11) DEFAULT (1 + 2),\n  `nextval` int(11) DEFAULT 5,\n"
-        "  `u` uuid DEFAULT uuid() COMMENT 'nextval(',\n  KEY `nextval` (`nextval`)\n) ENGINE=InnoDB"
-    )
-    text = f"CREATE TABLE `t` (\n  {{}}\n{others}"
-    assert without_sequence_defaults(text.format(item)) == text.format(left)
-    assert without_sequence_defaults(text.format(left)) == text.format(left)

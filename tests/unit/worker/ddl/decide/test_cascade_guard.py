@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from shardmerge.worker.core.cascades import CascadeKey, CascadeKeys
-from shardmerge.worker.core.mysql.foreign_keys import ForeignKeyAction
+from shardmerge.worker.core.sql.foreign_keys import ForeignKeyAction
 from shardmerge.worker.core.table import Table
 from shardmerge.worker.core.table_plan import TablePlan
 from shardmerge.worker.ddl.decide.cascade_guard import changes_cascades

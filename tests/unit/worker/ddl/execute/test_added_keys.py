@@ -7,17 +7,18 @@ from dataclasses import replace
 import pytest
 
 from shardmerge.worker.core.mysql.show_create import CreateStatement
+from shardmerge.worker.core.sql.table_text import read_index
 from shardmerge.worker.ddl.execute.added_keys import TargetKeys, with_extracted_columns, with_extracted_keys
 from shardmerge.worker.ddl.sql.table_definition import parse_table_definition
-from shardmerge.worker.target.tables.extracted_keys import KeyExtension, UniqueKey
+from shardmerge.worker.target.tables.extracted_keys import KeyExtension
 
 KEYS = TargetKeys(
     KeyExtension(("c",), frozenset({"own"})),
     (
-        UniqueKey("", "", ("id", "c"), (0, 0)),
-        UniqueKey("u", "", ("a", "b", "c"), (0, 0, 0)),
-        UniqueKey("o", "", ("own",), (0,)),
-        UniqueKey("by_c", "", ("c",), (0,)),
+        read_index("PRIMARY KEY (`id`,`c`)"),
+        read_index("UNIQUE KEY `u` (`a`,`b`,`c`)"),
+        read_index("UNIQUE KEY `o` (`own`)"),
+        read_index("UNIQUE KEY `by_c` (`c`)"),
     ),
 )
 A = "ALTER TABLE `m`.`t` "

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from functools import cache
 
-from shardmerge.worker.core.mysql.create_table import index_parts
 from shardmerge.worker.core.mysql.show_create import CreateStatement
+from shardmerge.worker.core.sql.table_text import Index, read_create_table
 from shardmerge.worker.ddl.sql.table_definition import TableDefinition, parse_table_definition
 
 COLLATION = "utf8mb4_bin"
@@ -15,6 +15,10 @@ _NAME = r"`((?:[^`]|``)*)`"
 
 def text_of(*items: str, options: str = "ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin") -> str:
     return "CREATE TABLE `t` (\n  " + ",\n  ".join(items) + f"\n) {options}"
+
+
+def indexes_of(*items: str) -> tuple[Index, ...]:
+    return read_create_table(text_of(*items)).secondary
 
 
 @cache
@@ -57,21 +61,21 @@ def altered(items: tuple[str, ...], clauses: tuple[str, ...]) -> tuple[str, ...]
                 found.pop(names.index(named(rest)))
                 found = [each for item in found if (each := _left(item, named(rest)))]
             case "DROP INDEX":
-                [gone] = [part.text for part in index_parts(text_of(*found)) if part.name.lower() == named(rest)]
+                [gone] = [part.text for part in indexes_of(*found) if part.name.lower() == named(rest)]
                 found.remove(gone)
             case _:
-                present = {part.name.lower() for part in index_parts(text_of(*found))}
-                [part] = index_parts(text_of(rest))
+                present = {part.name.lower() for part in indexes_of(*found)}
+                [part] = indexes_of(rest)
                 assert part.name.lower() not in present
-                assert set(map(str.lower, part.columns)) <= set(names)
+                assert set(part.keys) <= set(names)
                 found.append(rest)
     return tuple(found)
 
 
 def _left(item: str, gone: str) -> str:
     """An index without a column, "" when nothing is left."""
-    parts = index_parts(text_of(item))
-    if not parts or gone not in map(str.lower, parts[0].columns):
+    parts = indexes_of(item)
+    if not parts or gone not in parts[0].keys:
         return item
     head, _, listed = item.partition(" (")
     left = [each for each in re.findall(rf"{_NAME}(\(\d+\))?", listed) if each[0].lower() != gone]

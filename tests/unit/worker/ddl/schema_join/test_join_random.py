@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from shardmerge.worker.core.sql.table_text import Index
 from shardmerge.worker.ddl.schema_join.join import SchemaJoin, join
 from shardmerge.worker.ddl.schema_join.model import NotJoinable, ShardSchema
 from shardmerge.worker.ddl.sql.common_type import common_type
-from shardmerge.worker.ddl.sql.table_definition import Index, TableDefinition
+from shardmerge.worker.ddl.sql.table_definition import TableDefinition
 from tests.support.examples import examples
 from tests.unit.worker.ddl.schema_join.join_model import named, shape_of
 from tests.unit.worker.ddl.schema_join.join_rows import Model, Row, default_of, drawn_value, fits, squeezed

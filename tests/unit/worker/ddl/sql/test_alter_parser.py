@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shardmerge.proto.sql_lexer import ANSI_QUOTES
+from shardmerge.worker.core.sql.clause import Clause, ClauseKind
 from shardmerge.worker.ddl.sql.alter_parser import without_column_qualifiers
-from shardmerge.worker.ddl.sql.clause import Clause, ClauseKind
 from shardmerge.worker.ddl.sql.statement import AlterTable, parse_ddl
 from tests.support.ddl_cases import CLAUSES, Case
 

@@ -193,11 +193,11 @@ def test_a_converted_text_becomes_as_long_as_it_is_at_the_source() -> None:
     [
         (
             "ALTER TABLE t MODIFY a INT NOT NULL DEFAULT NEXTVAL(`s`.sq) FIRST",
-            "ALTER TABLE t MODIFY a INT NOT NULL  FIRST",
+            "ALTER TABLE t MODIFY a INT NOT NULL FIRST",
         ),
         (
             "ALTER TABLE t MODIFY a INT DEFAULT NEXT VALUE FOR s.sq COMMENT 'x'",
-            "ALTER TABLE t MODIFY a INT  COMMENT 'x'",
+            "ALTER TABLE t MODIFY a INT COMMENT 'x'",
         ),
         (
             "ALTER TABLE t ALTER a SET DEFAULT (1 + nextval(sq)), ALTER b SET DEFAULT 5",
@@ -205,7 +205,7 @@ def test_a_converted_text_becomes_as_long_as_it_is_at_the_source() -> None:
         ),
         (
             "CREATE TABLE t (a INT DEFAULT PREVIOUS VALUE FOR sq, b INT DEFAULT (LASTVAL(sq)))",
-            "CREATE TABLE t (a INT , b INT )",
+            "CREATE TABLE t (a INT, b INT)",
         ),
         ("ALTER TABLE t ADD a TEXT DEFAULT 'nextval(s)', ADD KEY nextval (a), DEFAULT CHARSET utf8mb4", ""),
         ("CREATE TABLE t (nextval INT DEFAULT 5, value INT DEFAULT (nextval + 1))", ""),
@@ -218,5 +218,5 @@ def test_defaults_of_sequences_are_left_out(statement: str, left: str, target: s
 
 def test_the_default_of_a_sequence_in_mode_oracle() -> None:
     statement = "CREATE TABLE t (a INT DEFAULT sq.nextval, b INT)"
-    assert dialect("mariadb", "mysql").for_target(statement, 1 << 9) == "CREATE TABLE t (a INT , b INT)"
+    assert dialect("mariadb", "mysql").for_target(statement, 1 << 9) == "CREATE TABLE t (a INT, b INT)"
     assert dialect("mariadb", "mysql").for_target(statement, 0) == statement

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shardmerge.proto.sql_lexer import ANSI_QUOTES
-from shardmerge.worker.ddl.sql.clause import Clause, ClauseKind
+from shardmerge.worker.core.sql.clause import Clause, ClauseKind
 from shardmerge.worker.ddl.sql.rewrite import (
     normal_form,
     rename_tables,

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shardmerge.proto.sql_lexer import ANSI_QUOTES
+from shardmerge.worker.core.sql.token_reader import NameAt
 from shardmerge.worker.ddl.sql.statement import (
     AlterSchema,
     AlterTable,
@@ -23,7 +24,6 @@ from shardmerge.worker.ddl.sql.statement import (
     parse_ddl,
 )
 from shardmerge.worker.ddl.sql.statement_scope import classify
-from shardmerge.worker.ddl.sql.token_reader import NameAt
 from tests.support.ddl_cases import ALTERS, CLAUSES, OTHERS
 
 

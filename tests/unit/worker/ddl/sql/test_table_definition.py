@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from shardmerge.worker.core.mysql.create_table import UnreadableCreateTable
 from shardmerge.worker.core.mysql.show_create import CreateStatement
+from shardmerge.worker.core.sql.table_text import UnreadableCreateTable, lowercase_names
 from shardmerge.worker.ddl.sql.column_definition import ColumnDefinition, parse_column
-from shardmerge.worker.ddl.sql.table_definition import TableDefinition, lowercase_names, parse_table_definition
+from shardmerge.worker.ddl.sql.table_definition import TableDefinition, parse_table_definition
 from shardmerge.worker.ddl.structure.structure_digest import digest_of
 
 MARIADB = """CREATE TABLE `t` (
@@ -157,7 +157,7 @@ def test_json_of_mariadb() -> None:
 
 def test_keys_and_checks(shape: TableDefinition) -> None:
     assert shape.primary_key == "PRIMARY KEY (`id`)"
-    assert [(each.name, each.columns, each.unique) for each in shape.indexes if each.name != "kk"] == [
+    assert [(each.name, each.keys, each.unique) for each in shape.indexes if each.name != "kk"] == [
         ("uq", ("n", "v"), True),
         ("k", ("v",), False),
         ("ft", ("txt",), False),

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from shardmerge.worker.core.batch import Batch
 from shardmerge.worker.core.cascades import CascadeKey, CascadeKeys
 from shardmerge.worker.core.lane_hash import ONLY_LANE
-from shardmerge.worker.core.mysql.foreign_keys import ForeignKeyAction
 from shardmerge.worker.core.position import RelayOffset
 from shardmerge.worker.core.row_change import ChangeKind, Literals, RowChange
+from shardmerge.worker.core.sql.foreign_keys import ForeignKeyAction
 from shardmerge.worker.core.table import Column, Table, ValueKind
 from shardmerge.worker.core.table_plan import ColumnPlan, PartitionId, RowFilter, TablePlan
 from shardmerge.worker.replicate.lane.cascade_steps import CascadeStep, CascadeSteps

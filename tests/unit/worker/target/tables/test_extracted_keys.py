@@ -7,14 +7,13 @@ from dataclasses import replace
 import pytest
 
 from shardmerge.worker.core.mysql.create_table import CONSTANT_TYPE
+from shardmerge.worker.core.sql.table_text import read_create_table, read_index
 from shardmerge.worker.core.table_plan import ColumnPlan, Constant, ExtractInKey, TablePlan
 from shardmerge.worker.target.tables.extracted_keys import (
     KeyExtension,
     added_keys,
     comparable_text,
     created_keys,
-    extended_key,
-    unique_keys,
     with_extracted_columns,
 )
 from tests.unit.worker.snapshot.shards import PLAN, VALUE
@@ -54,7 +53,7 @@ def test_every_unique_key_gets_the_columns_at_its_end() -> None:
 
 def test_a_key_with_values_of_its_own_stays() -> None:
     made = with_extracted_columns(CREATION.replace(",`id` DESC", ""), plan(own="id"))
-    assert [(key.name, key.columns, key.prefixes) for key in unique_keys(made)] == [
+    assert [(key.name, key.columns, key.prefixes) for key in read_create_table(made).unique_keys] == [
         ("", ("id",), (0,)),
         ("u (x", ("na`me", "c_table", "c_source"), (5, 0, 0)),
         ("f", ("id",), (0,)),
@@ -102,7 +101,8 @@ def test_keys_with_own_values_do_not_decide() -> None:
 def test_only_columns_that_are_missing_are_added() -> None:
     assert created_keys(plan()).of(["C_SOURCE", "id"]) == ("c_table",)
     assert KeyExtension().of(["id"]) == ()
-    assert extended_key("UNIQUE KEY `a(` (`b`(3)) COMMENT ')'", ["c`"]) == "UNIQUE KEY `a(` (`b`(3),`c```) COMMENT ')'"
+    key = read_index("UNIQUE KEY `a(` (`b`(3)) COMMENT ')'")
+    assert key.extended(["c`"]) == read_index("UNIQUE KEY `a(` (`b`(3),`c```) COMMENT ')'")
 
 
 @pytest.mark.parametrize(

@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 
 from shardmerge.worker.core.mysql.show_create import CreateStatement
+from shardmerge.worker.core.sql.table_text import read_create_table, read_index
 from shardmerge.worker.core.table import Column, ValueKind
 from shardmerge.worker.core.table_plan import ColumnPlan, Constant, ExtractInKey, TablePlan
 from shardmerge.worker.ddl.sql.common_type import ColumnType
-from shardmerge.worker.target.tables.extracted_keys import UniqueKey, unique_keys
 from shardmerge.worker.verify.precheck.target.key_length import MARIADB, OTHERS, column_bytes
 from shardmerge.worker.verify.precheck.target.missing_in_keys import (
     ExistingTarget,
@@ -91,7 +91,7 @@ def test_a_key_with_a_column_of_the_target_alone_needs_none() -> None:
 )
 def test_a_table_that_was_made_for_the_columns_gets_a_warning(keys: list[str], refused: bool) -> None:
     target = existing(*keys)
-    found = unique_keys(target.creation.text)
+    found = read_create_table(target.creation.text).unique_keys
     assert collide(missing_columns(target), found, target.plans[0]) is refused
 
 
@@ -143,8 +143,7 @@ def test_a_created_table_with_a_key_that_is_too_long() -> None:
     assert found("UNIQUE KEY `u` (`v`)") is None  # as at the source
     assert found("UNIQUE KEY `u` (`v`,`c_table`)") is None
     long = "UNIQUE KEY `u` (`v`,`c_table`,`c_schema`)"
-    key = UniqueKey("u", long, ("v", *BOTH), (0, 0, 0))
-    assert found(long) == TooLong(key, BOTH, "3312 bytes", "3072 bytes")
+    assert found(long) == TooLong(read_index(long), BOTH, "3312 bytes", "3072 bytes")
     many = ",".join(f"`x{number}`" for number in range(16))
     refused = found(f"UNIQUE KEY `u` ({many},`c_table`)")
     assert isinstance(refused, TooLong)

@@ -5,7 +5,7 @@ MySQL Reference Manual, "SQL Statements", "Schema Object Names"; MariaDB, "SQL S
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -128,6 +128,11 @@ class TokenReader:
             raise NotUnderstoodError
         self._at += 1
         return token.text
+
+    def quoted_name(self) -> str:
+        """Read a name in quotes; "" if none is next."""
+        token = self.next
+        return self.name() if token is not None and token.kind is Kind.NAME else ""
 
     def table(self) -> NameAt:
         """[schema .] table, or . table"""
@@ -264,3 +269,27 @@ def default_value(found: Sequence[Token], at: int) -> Sequence[Token]:
         words.advance()
     words.group()
     return found[at + 1 : at + 1 + words.at]
+
+
+def split_at_commas(
+    found: Sequence[Token], keep: Callable[[Sequence[Token]], bool] = lambda _: False
+) -> Iterator[Sequence[Token]]:
+    """Split at commas outside of parentheses, except after a part for which ``keep`` is true."""
+    depth = first = 0
+    for at, token in enumerate(found):
+        depth += token.is_symbol("(") - token.is_symbol(")")
+        if depth == 0 and token.is_symbol(",") and not keep(found[first:at]):
+            yield found[first:at]
+            first = at + 1
+    yield found[first:]
+
+
+def find_words(found: Sequence[Token], *words: str) -> int | None:
+    """Where these keywords follow each other outside of parentheses; None: nowhere."""
+    depth = 0
+    for at, token in enumerate(found):
+        if token.kind is Kind.SYMBOL:
+            depth += (token.text == "(") - (token.text == ")")
+        elif not depth and token.is_word(words[0]) and TokenReader(found[at : at + len(words)], "").take_all(*words):
+            return at
+    return None

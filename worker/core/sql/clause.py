@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 
-from shardmerge.worker.ddl.sql.token_reader import NameAt
+from shardmerge.worker.core.sql.token_reader import NameAt
 
 
 class ClauseKind(enum.Enum):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from shardmerge.worker.core.mysql.foreign_keys import (
+from shardmerge.worker.core.sql.foreign_keys import (
     ForeignKey,
     ForeignKeyAction,
     added_foreign_keys,
