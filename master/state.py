@@ -11,7 +11,7 @@ from google.protobuf.message import Message
 
 from shardmerge.proto import errors, etcd_keys
 from shardmerge.proto import state_pb2 as pb
-from shardmerge.proto.etcd import Record, Snapshot
+from shardmerge.proto.etcd import Record, RecordSnapshot
 
 M = TypeVar("M", bound=Message)
 
@@ -114,7 +114,7 @@ class State:
         return tuple(sorted(name for name, where in self.subtasks if where == source))
 
 
-def parse(snapshot: Snapshot) -> State:
+def parse(snapshot: RecordSnapshot) -> State:
     """Parse a snapshot of ``etcd_keys.PREFIX``.
 
     Raises ``errors.master.BAD_RECORD``: a record that cannot be read must not look as if it were absent,
@@ -148,7 +148,7 @@ def _entry(kind: type[M], record: Record) -> Entry[M]:
     return Entry(etcd_keys.decode(kind, record.value, record.key), record.mod_revision)
 
 
-def _folder(snapshot: Snapshot, folder: str, kind: type[M]) -> Mapping[str, Entry[M]]:
+def _folder(snapshot: RecordSnapshot, folder: str, kind: type[M]) -> Mapping[str, Entry[M]]:
     return MappingProxyType(
         {
             etcd_keys.names(record.key, folder)[0]: _entry(kind, record)
@@ -158,7 +158,7 @@ def _folder(snapshot: Snapshot, folder: str, kind: type[M]) -> Mapping[str, Entr
     )
 
 
-def _pairs(snapshot: Snapshot, folder: str, kind: type[M]) -> Mapping[tuple[str, str], Entry[M]]:
+def _pairs(snapshot: RecordSnapshot, folder: str, kind: type[M]) -> Mapping[tuple[str, str], Entry[M]]:
     return MappingProxyType(
         {
             _pair(etcd_keys.names(record.key, folder)): _entry(kind, record)

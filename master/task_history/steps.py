@@ -22,7 +22,7 @@ from shardmerge.master.ddl_lock.situation import Lock
 from shardmerge.master.placement import Bind, Step
 from shardmerge.master.state import State
 from shardmerge.proto.errors import ShardmergeError
-from shardmerge.proto.task_history.event import Event, Kind
+from shardmerge.proto.task_history.event import Event, HistoryEntryKind
 
 
 def placement_events(step: Step, state: State, now: float) -> Iterator[Event]:
@@ -68,7 +68,7 @@ class WorkerWatch:
 
 def _binding_events(source: str, text: str, state: State, now: float) -> Iterator[Event]:
     for task in state.tasks_of(source):
-        yield Event(task, Kind.BINDING, now, text, (source,), same=text)
+        yield Event(task, HistoryEntryKind.BINDING, now, text, (source,), same=text)
 
 
 def lock_event(target: Target, before: Lock | None, step: LockStep, now: float) -> Event | None:
@@ -97,7 +97,7 @@ def conflict_event(target: Target, lock: Lock, error: ShardmergeError, now: floa
     """Shard tables wait at different statements."""
     return Event(
         target.task,
-        Kind.DDL,
+        HistoryEntryKind.DDL,
         now,
         "conflict: shard tables wait at different statements",
         same=f"conflict {lock.generation}",
@@ -112,4 +112,4 @@ def conflict_event(target: Target, lock: Lock, error: ShardmergeError, now: floa
 def _lock_event(target: Target, statement: str, text: str, now: float) -> Event:
     table = f"`{target.schema}`.`{target.table}`"
     same = "\n".join((table, text, statement))
-    return Event(target.task, Kind.DDL, now, text, same=same, statement=statement, target=table)
+    return Event(target.task, HistoryEntryKind.DDL, now, text, same=same, statement=statement, target=table)

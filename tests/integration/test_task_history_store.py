@@ -23,7 +23,7 @@ from shardmerge.proto import state_pb2 as state_pb
 from shardmerge.proto.errors import ShardmergeError
 from shardmerge.proto.etcd import Condition, KeyIs, Operation, Put, TxnResult
 from shardmerge.proto.etcd import Etcd as Client
-from shardmerge.proto.task_history.event import Event, Kind
+from shardmerge.proto.task_history.event import Event, HistoryEntryKind
 from shardmerge.proto.task_history.recorder import Recorder
 from tests.support.etcd import Etcd
 from tests.support.wait import until
@@ -97,7 +97,7 @@ def client(etcd: Etcd) -> Iterator[Client]:
 
 
 def _event(number: int, task: str = "t") -> Event:
-    return Event(task, Kind.STAGE, 1_000.0 + number, f"stage {number}", ("s1",))
+    return Event(task, HistoryEntryKind.STAGE, 1_000.0 + number, f"stage {number}", ("s1",))
 
 
 def _entries(client: Client, task: str = "t") -> list[state_pb.HistoryRecord]:

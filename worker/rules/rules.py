@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from shardmerge.proto import config_pb2 as pb
-from shardmerge.proto.config.rules.block_allow import BlockAllow, Verdict
+from shardmerge.proto.config.rules.block_allow import BlockAllowRules, BlockAllowVerdict
 from shardmerge.proto.config.rules.reserved_names import SYSTEM_SCHEMAS
 from shardmerge.proto.errors import config
 from shardmerge.worker.core.table import Column, Table, ValueKind
@@ -25,7 +25,7 @@ class Rules:
     """Pure and picklable. Answers for a table never change: callers may keep them per (schema, table)."""
 
     meta_schema: str
-    block_allow: BlockAllow
+    block_allow: BlockAllowRules
     router: Router
     mapper: ColumnMapper
     online: OnlineNames = field(default_factory=OnlineNames)
@@ -41,7 +41,7 @@ class Rules:
         """Compile a subtask's rules; raises ``config.PATTERN``, ``config.EXPRESSION_REFUSED``."""
         return Rules(
             subtask.meta_schema,
-            BlockAllow.from_config(subtask.task, subtask.block_allow_list, subtask.case_sensitive),
+            BlockAllowRules.from_config(subtask.task, subtask.block_allow_list, subtask.case_sensitive),
             Router.from_config(subtask),
             ColumnMapper.from_config(subtask),
             OnlineNames.from_config(subtask.task, subtask.online_ddl),
@@ -58,7 +58,7 @@ class Rules:
         :class:`Router`. Raises ``config.AMBIGUOUS_ROUTE``."""
         return self.router.route(schema, table, source) if self.judge(schema, table).passes else None
 
-    def judge(self, schema: str, table: str) -> Verdict:
+    def judge(self, schema: str, table: str) -> BlockAllowVerdict:
         """Whether the table takes part, with the reason.
 
         The server's own schemas never take part, nor does a schema named like the task's meta schema: on
@@ -66,13 +66,13 @@ class Rules:
         trash tables of a tool for online schema changes.
         """
         if self._reserved(schema):
-            return Verdict(False, "a schema of the server itself, or of this program's records")
+            return BlockAllowVerdict(False, "a schema of the server itself, or of this program's records")
         changed = self.online.shadow_of(table)
         if changed:
-            return Verdict(False, f"the shadow table of an online schema change of {changed}")
+            return BlockAllowVerdict(False, f"the shadow table of an online schema change of {changed}")
         changed = self.online.trash_of(table)
         if changed:
-            return Verdict(False, f"left over from an online schema change of {changed}")
+            return BlockAllowVerdict(False, f"left over from an online schema change of {changed}")
         return self.block_allow.judge(schema, table)
 
     def may_hold(self, schema: str) -> bool:

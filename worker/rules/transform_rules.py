@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from shardmerge.proto import config_pb2 as pb
 from shardmerge.proto.config.rules.selector import Ranked, Selector, ranked, selector
-from shardmerge.proto.config.rules.transform import Refused
+from shardmerge.proto.config.rules.transform import TransformRefused
 from shardmerge.proto.errors import ShardmergeError, config
 from shardmerge.worker.core.table import Table
 from shardmerge.worker.core.table_plan import ColumnPlan, Computed, Mapping, PythonFunction, RowTransform
@@ -88,7 +88,7 @@ class Transforms:
                 found = analyse_function(written, rule.python)
             else:
                 found = analyse(written, rule.projection, rule.filter)
-        except Refused as reason:
+        except TransformRefused as reason:
             raise self._refused(rule, table, str(reason)) from reason
         columns = tuple(_planned(found, table, places, mappings))
         kept = {column.index for column in columns}

@@ -26,7 +26,7 @@ from shardmerge.proto.process.periodic import Backoff
 from shardmerge.proto.rpc.coded_errors import error_to_proto
 from shardmerge.proto.state_pb2 import BinlogOp
 from shardmerge.proto.tracing.operation import Operation, within
-from shardmerge.proto.tracing.spans import Span, begin_span
+from shardmerge.proto.tracing.spans import TraceSpan, begin_span
 from shardmerge.worker.core.stop_signal import StopSignal
 from shardmerge.worker.daemon import task_history as causes
 from shardmerge.worker.daemon.metrics.figures import CompareFigures, SubTaskFigures
@@ -191,7 +191,7 @@ class SubTask:
         self._readers = ReaderTotal()
         self._progress_due_since = self._run_began = time.monotonic()
         self._batch_divisor = 1
-        self._starting: Span | None = None
+        self._starting: TraceSpan | None = None
         self._log = log.bind(task=decision.config.task, source=host.source.source_id)
         self._history = SubTaskHistory(host.history, decision.config.task, host.source.source_id)
         self._end_cause = causes.REMOVED

@@ -23,7 +23,7 @@ from shardmerge.master.task_history.steps import WorkerWatch, conflict_event, lo
 from shardmerge.proto import config_pb2 as config
 from shardmerge.proto import errors
 from shardmerge.proto import state_pb2 as pb
-from shardmerge.proto.task_history.event import Kind
+from shardmerge.proto.task_history.event import HistoryEntryKind
 from tests.unit.master.records import state
 
 
@@ -114,7 +114,7 @@ def test_the_life_of_a_lock() -> None:
         "lock closed",
     ]
     assert {(event.task, event.kind, event.statement, event.target, event.sources) for event in events if event} == {
-        ("merge", Kind.DDL, _LOCK.statement, "`shop`.`orders`", ())
+        ("merge", HistoryEntryKind.DDL, _LOCK.statement, "`shop`.`orders`", ())
     }
     assert events[5] is not None
     assert events[5].text.endswith("as an operator has decided")

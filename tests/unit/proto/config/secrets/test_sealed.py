@@ -18,7 +18,7 @@ from shardmerge.proto.config.secrets.endpoint_secrets import bound_to, opened, w
 from shardmerge.proto.config.secrets.sealed import in_plain, same_meaning, sealed
 from shardmerge.proto.config.stored_text import OF_TASK, plain_text, sealed_text
 from shardmerge.proto.errors import ShardmergeError
-from shardmerge.proto.etcd import Record, Snapshot
+from shardmerge.proto.etcd import Record, RecordSnapshot
 from shardmerge.worker.core.mysql.endpoint import Endpoint
 
 FILE = "name: t\ntarget-database:\n  host: h\n  port: 1\n  user: u\n  password: {} # kept\n"
@@ -59,7 +59,7 @@ def _state(password: str, settings: str = "") -> State:
         etcd_keys.subtask("t", "s"): pb.SubTaskRecord(config=_subtask(password)),
         etcd_keys.worker("w"): pb.WorkerRecord(name="w", settings=settings),
     }
-    return parse(Snapshot(tuple(Record(at, etcd_keys.encode(one), 7, 7, 0) for at, one in records.items()), 7))
+    return parse(RecordSnapshot(tuple(Record(at, etcd_keys.encode(one), 7, 7, 0) for at, one in records.items()), 7))
 
 
 def test_the_form_of_a_secret_means_nothing(key: secret.SecretKey) -> None:

@@ -16,7 +16,7 @@ from shardmerge.proto import common_pb2 as pb
 from shardmerge.proto import config_pb2, errors, secret, worker_pb2
 from shardmerge.proto.process.periodic import Backoff
 from shardmerge.proto.state_pb2 import BinlogOp
-from shardmerge.proto.task_history.event import Event, Kind
+from shardmerge.proto.task_history.event import Event, HistoryEntryKind
 from shardmerge.worker.core.stop_signal import StopSignal
 from shardmerge.worker.core.task_runner import TaskRunner
 from shardmerge.worker.daemon.metrics.figures import NO_COMPARISON
@@ -385,7 +385,7 @@ class Events:
         self.taken.append(event)
 
     def separate(self, task: str, source: str) -> None:
-        self.taken.append(Event(task, Kind.STAGE, 0.0, "", (source,)))
+        self.taken.append(Event(task, HistoryEntryKind.STAGE, 0.0, "", (source,)))
 
     def texts(self) -> list[str]:
         return [event.text for event in self.taken]
@@ -441,7 +441,7 @@ def test_the_history_has_an_error_as_the_status_shows_it(
 
     subtask = start(fails_twice)
     until(lambda: len(ScriptedRun.runs) == 3, "it has failed twice")
-    failures = [event for event in events.taken if event.kind is Kind.ERROR]
+    failures = [event for event in events.taken if event.kind is HistoryEntryKind.ERROR]
     assert [(one.code, one.name, one.message, one.stage) for one in failures] == [
         (lost.code, lost.spec.name, lost.message, "Paused")
     ] * 2
