@@ -9,10 +9,10 @@ from shardmerge.master.ddl_lock.records import Target
 from shardmerge.master.ddl_lock.resolver import (
     ChangeOwner,
     Close,
-    Execute,
+    LetOwnerExecute,
     Nothing,
     Open,
-    Release,
+    ReleaseTables,
     TakeBack,
     Unlock,
     Wait,
@@ -26,7 +26,7 @@ from shardmerge.proto.task_history.event import Event, HistoryEntryKind
 
 
 def placement_events(step: Step, state: State, now: float) -> Iterator[Event]:
-    """A stored step, for each task on the source. That a worker has lost a source shows the :class:`WorkerWatch`."""
+    """A stored step, for each task on the source. That a worker has lost a source shows the :class:`WorkerChanges`."""
     if not isinstance(step, Bind):
         return
     if step.before:
@@ -36,7 +36,7 @@ def placement_events(step: Step, state: State, now: float) -> Iterator[Event]:
     yield from _binding_events(step.source, text, state, now)
 
 
-class WorkerWatch:
+class WorkerChanges:
     """Compares the records with those of the previous call. The first call reports nothing: the previous leader has."""
 
     def __init__(self) -> None:
@@ -76,14 +76,14 @@ def lock_event(target: Target, before: Lock | None, step: LockStep, now: float) 
     match step:
         case Open(lock):
             return _lock_event(target, lock.statement, "lock opened: shard tables wait for each other", now)
-        case Execute(lock):
+        case LetOwnerExecute(lock):
             text = f"all shard tables have reached it: source {lock.owner} runs it"
             return _lock_event(target, lock.statement, text, now)
         case ChangeOwner(lock):
             return _lock_event(target, lock.statement, f"source {lock.owner} is to run it now", now)
         case TakeBack(lock):
             return _lock_event(target, lock.statement, "not run: shard tables have not reached it", now)
-        case Release(lock) | Unlock(lock):
+        case ReleaseTables(lock) | Unlock(lock):
             forced = ", as an operator has decided" if lock.forced else ""
             return _lock_event(target, lock.statement, f"released: the shard tables continue{forced}", now)
         case Close():

@@ -13,7 +13,7 @@ from shardmerge.ctl.as_json import Json
 from shardmerge.ctl.files import read_text
 from shardmerge.ctl.options import shared
 from shardmerge.ctl.session import Session
-from shardmerge.ctl.settings import Output
+from shardmerge.ctl.settings import OutputFormat
 from shardmerge.proto import errors
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def check_config(files: tuple[str, ...], kind: str | None, json_schema: str | No
     wanted = None if kind is None else FileKind(kind)
     found = [_checked(path, wanted) for path in _paths(files)]
     # In a pipe too, lines are what editors and build servers read.
-    if session.settings.output is Output.JSON:
+    if session.settings.output is OutputFormat.JSON:
         print(
             as_json.to_text({"result": not any(one.findings for one in found), "files": [_json(one) for one in found]})
         )

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from shardmerge.master.commands.cluster.members import is_insecure
-from shardmerge.master.state import Entry, State, parse
+from shardmerge.master.state import State, VersionedRecord, parse
 from shardmerge.master.stored_secrets import earlier_version, to_seal
 from shardmerge.proto import config_pb2, errors, etcd_keys, secret
 from shardmerge.proto import state_pb2 as pb
@@ -123,7 +123,10 @@ def test_members_of_an_earlier_version_are_waited_for() -> None:
     assert earlier_version(_state("p", "name: w\nlog-level: info\n")) == ("w",)
     assert earlier_version(_state("p", shown(parse_worker("", "w", {})))) == ()
     state = _state("p", shown(parse_worker("", "w", {})))
-    masters = {"m": Entry(pb.MasterRecord(settings="name: m\n"), 7), "n": Entry(pb.MasterRecord(settings=_MASTER), 7)}
+    masters = {
+        "m": VersionedRecord(pb.MasterRecord(settings="name: m\n"), 7),
+        "n": VersionedRecord(pb.MasterRecord(settings=_MASTER), 7),
+    }
     assert earlier_version(replace(state, masters=masters)) == ("m",)
 
 

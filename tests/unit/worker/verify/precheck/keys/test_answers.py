@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shardmerge.master.precheck.key_merge import (
-    Stream,
+    KeyStream,
     groups,
     opened,
     overlapping,
@@ -83,7 +83,7 @@ def test_bytes_sort_as_the_numbers_do(pairs: list[tuple[int, int]]) -> None:
 @given(st.lists(st.lists(st.integers(0, 50)), max_size=5), st.integers(1, 3))
 def test_what_is_there_twice_is_found(tables: list[list[int]], sources: int) -> None:
     """Compared with counting all keys."""
-    streams: list[Stream] = []
+    streams: list[KeyStream] = []
     for source in range(sources):
         mine = tables[source::sources]
         entries = merged([_ascending(number, keys) for number, keys in enumerate(mine)])
