@@ -21,7 +21,7 @@ class ReportedStatement:
     """The statement at which a table is parked; see ``ParkedAt``. ``since``: Unix seconds. ``reason``: why its target
     could not apply it at once, under ``shard-mode: optimistic``; ``contradicts``: no lock may let the table continue as
     long as its source reports that: other tables, its own further statements or an operator must end it. ``after_run``:
-    see :class:`shardmerge.proto.ddl_lock_rule.ParkedStatement`."""
+    see :class:`shardmerge.proto.ddl_lock_rule.ParkedTableStatement`."""
 
     statement: str
     form: str

@@ -23,7 +23,7 @@ from shardmerge.worker.core.mysql.endpoint import Endpoint
 from shardmerge.worker.core.position import SourcePosition
 from shardmerge.worker.core.spark.run_access import RunAccess
 from shardmerge.worker.core.stop_signal import StopSignal
-from shardmerge.worker.core.table_plan import ColumnPlan, Computed, RowTransform, TablePlan
+from shardmerge.worker.core.table_plan import ColumnPlan, ComputedValue, RowTransform, TablePlan
 from shardmerge.worker.daemon.task_service import TaskService
 from shardmerge.worker.rules.transform.analyzer import analyse
 from shardmerge.worker.rules.transform.client import TransformClient, Transformer, as_stream, failed_to_answer
@@ -49,7 +49,7 @@ def _spark() -> Iterator[None]:
 
 
 def plan(item: str, condition: str = "") -> TablePlan:
-    columns = (ColumnPlan(-1, integer(), "x", Computed(item)),)
+    columns = (ColumnPlan(-1, integer(), "x", ComputedValue(item)),)
     transform = RowTransform("rule", condition, (0, 1), has_star=False)
     return replace(table_plan(GIVEN, (0,)), columns=columns, key=(), transform=transform)
 

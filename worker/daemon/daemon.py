@@ -48,7 +48,7 @@ from shardmerge.proto.tracing.operation import Operation
 from shardmerge.proto.warnings.certificates import CertificateFile, files_of_daemon
 from shardmerge.worker.core import seen_servers
 from shardmerge.worker.core.task_runner import JvmHeap, NoTasks, TaskRunner
-from shardmerge.worker.daemon.compare_service import CompareService
+from shardmerge.worker.daemon.compare_service import WorkerCompareService
 from shardmerge.worker.daemon.diagnosis.diagnose import diagnose
 from shardmerge.worker.daemon.diagnosis.target_look import TargetLooker
 from shardmerge.worker.daemon.etcd_locks import EtcdLockClient
@@ -106,7 +106,7 @@ class Daemon:
         self._task_service = TaskService(self._relay, self._history)
         self._shards = EtcdLockClient(self._etcd, self._registration.revision_of)
         self._orphaned_logs = OrphanedLogs(Path(config.relay_dir), config.name)
-        self._comparisons = CompareService(self._subtask)
+        self._comparisons = WorkerCompareService(self._subtask)
         self._looker = TargetLooker()
         self._loops = LoopAges()
         self._watch = WorkerWatch(self._heap, self._certificates)

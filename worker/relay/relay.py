@@ -20,7 +20,7 @@ from shardmerge.worker.relay.fetch.dump_start import plan_start
 from shardmerge.worker.relay.fetch.fetch_counts import NOTHING_FETCHED, FetchCounts, FetchFigures
 from shardmerge.worker.relay.fetch.fetcher import Fetcher, FetcherState
 from shardmerge.worker.relay.fetch.file_times import present_events
-from shardmerge.worker.relay.fetch.server_change import Proof, prove
+from shardmerge.worker.relay.fetch.server_change import AddressProof, prove
 from shardmerge.worker.relay.fetch.server_id import ServerIdOf
 from shardmerge.worker.relay.log.relay_log import SEGMENT_BYTES, RelayLog
 from shardmerge.worker.relay.model import PurgePolicy, RelayState
@@ -221,7 +221,7 @@ class Relay(LogReader):
             events = present_events(dump, plan.start)
             next((header for header, _ in events if header.type == EventType.FORMAT_DESCRIPTION), None)
 
-    def prove_switch(self, endpoint: Endpoint, lowest: SourcePosition | None) -> Proof:
+    def prove_switch(self, endpoint: Endpoint, lowest: SourcePosition | None) -> AddressProof:
         """See :func:`shardmerge.worker.relay.fetch.server_change.prove`."""
         return prove(self._log, lowest, endpoint)
 

@@ -13,7 +13,7 @@ from shardmerge.proto.config.rules.selector import Ranked, Selector, ranked, sel
 from shardmerge.proto.config.rules.transform import TransformRefused
 from shardmerge.proto.errors import ShardmergeError, config
 from shardmerge.worker.core.table import Table
-from shardmerge.worker.core.table_plan import ColumnPlan, Computed, Mapping, PythonFunction, RowTransform
+from shardmerge.worker.core.table_plan import ColumnPlan, ComputedValue, Mapping, PythonFunction, RowTransform
 from shardmerge.worker.rules.python import allowed_modules
 from shardmerge.worker.rules.python.analysis import PythonRule, analyse_function
 from shardmerge.worker.rules.transform.analyzer import Analysis, analyse
@@ -122,7 +122,7 @@ def _planned(found: Analysis, table: Table, places: list[int], mappings: dict[in
     columns: list[ColumnPlan] = []
     for output in found.outputs:
         if output.column is not None:
-            columns.append(ColumnPlan(-1, output.column, output.name, Computed(output.item)))
+            columns.append(ColumnPlan(-1, output.column, output.name, ComputedValue(output.item)))
             continue
         at = places[output.source]
         columns.append(ColumnPlan(at, table.columns[at], output.name, mappings.get(at)))

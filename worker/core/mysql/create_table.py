@@ -29,7 +29,7 @@ from types import MappingProxyType
 
 from shardmerge.worker.core.mysql.connection import quote_name
 from shardmerge.worker.core.table import Column, ValueKind
-from shardmerge.worker.core.table_plan import AddPrefix, AddSuffix, ColumnPlan, Computed, Constant, PartitionId
+from shardmerge.worker.core.table_plan import AddPrefix, AddSuffix, ColumnPlan, ComputedValue, Constant, PartitionId
 
 _QUOTED = re.compile(r"'(?:[^'\\]|''|\\.)*'|\"(?:[^\"\\]|\"\"|\\.)*\"|`(?:[^`]|``)*`", re.DOTALL)
 _IDENTIFIER = re.compile(r"`((?:[^`]|``)*)`")
@@ -319,7 +319,7 @@ def widened_type(plan: ColumnPlan) -> str:
     """The target's COLUMN_TYPE that holds every mapped value of the column."""
     column = plan.column
     match plan.mapping:
-        case None | Constant() | Computed():
+        case None | Constant() | ComputedValue():
             return column.type_text
         case PartitionId():
             return "bigint unsigned" if column.unsigned else "bigint"

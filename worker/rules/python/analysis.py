@@ -16,7 +16,7 @@ from shardmerge.worker.core.table_plan import PythonFunction
 from shardmerge.worker.rules.python.functions import Unusable, load
 from shardmerge.worker.rules.python.results import Outputs
 from shardmerge.worker.rules.python.transformer import CallFailed, call
-from shardmerge.worker.rules.transform.analyzer import Analysis, Output
+from shardmerge.worker.rules.transform.analyzer import Analysis, OutputColumn
 from shardmerge.worker.rules.transform.values import BadValue, arrow_type, computed_column
 
 OutputSpec = tuple[str, str, bool]
@@ -51,8 +51,10 @@ def analyse_function(columns: Sequence[Column], rule: PythonRule) -> Analysis:
         raise TransformRefused(str(reason)) from reason
     _try_function([columns[at] for at in inputs], rule.function, Outputs(computed, rule.function.has_filter))
     names = {column.name.lower() for column in computed}
-    kept = [Output(column.name, at) for at, column in enumerate(columns) if column.name.lower() not in names]
-    made = [Output(column.name, -1, kind, column) for column, (_, kind, _) in zip(computed, rule.outputs, strict=True)]
+    kept = [OutputColumn(column.name, at) for at, column in enumerate(columns) if column.name.lower() not in names]
+    made = [
+        OutputColumn(column.name, -1, kind, column) for column, (_, kind, _) in zip(computed, rule.outputs, strict=True)
+    ]
     return Analysis((*kept, *made), tuple(inputs), has_star=True)
 
 

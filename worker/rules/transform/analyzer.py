@@ -29,7 +29,7 @@ _MOST_NAME = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Output:
+class OutputColumn:
     """One column of the result: the input column ``source`` under the name ``name``; or, if that is -1, ``item`` of the
     SELECT list, with the type of ``column``."""
 
@@ -44,7 +44,7 @@ class Analysis:
     """``inputs``: indexes of the columns that computed columns and the filter use; ``has_star``: other columns are
     kept."""
 
-    outputs: tuple[Output, ...]
+    outputs: tuple[OutputColumn, ...]
     inputs: tuple[int, ...]
     has_star: bool
 
@@ -85,7 +85,7 @@ class _Analyzer:
                 plan = self._rows.where(condition)._jdf.queryExecution().analyzed()
                 self._need(plan, "Filter", condition)
                 self._name(plan.condition(), condition)
-        found: list[Output | None] = []
+        found: list[OutputColumn | None] = []
         for item in items:
             with _with_expression(item):
                 found += [None] if item == STAR else self._outputs(item)
@@ -93,17 +93,17 @@ class _Analyzer:
         taken = {output.name.lower() for output in named}
         passing = {output.source for output in named}
         rest = [
-            Output(column.name, at)
+            OutputColumn(column.name, at)
             for at, column in enumerate(self._columns)
             if at not in passing and column.name.lower() not in taken
         ]
-        outputs: list[Output] = []
+        outputs: list[OutputColumn] = []
         for output in found:
             outputs += rest if output is None else [output]
         _check(outputs)
         return Analysis(tuple(outputs), tuple(sorted(self._given)), STAR in items)
 
-    def _outputs(self, item: str) -> Iterator[Output]:
+    def _outputs(self, item: str) -> Iterator[OutputColumn]:
         check_item(item)
         frame = self._rows.selectExpr(item)
         plan = frame._jdf.queryExecution().analyzed()
@@ -114,12 +114,12 @@ class _Analyzer:
             source = self._source(expression)
             if source >= 0:
                 is_same = field.name.lower() == self._columns[source].name.lower()
-                yield Output(self._columns[source].name if is_same else field.name, source)
+                yield OutputColumn(self._columns[source].name if is_same else field.name, source)
                 continue
             if len(fields) > 1:
                 raise TransformRefused(f"{item}: an expression makes one column")
             self._name(expression, item)
-            yield Output(field.name, -1, item, self._typed(field, item))
+            yield OutputColumn(field.name, -1, item, self._typed(field, item))
 
     def _typed(self, field: Any, item: str) -> Column:
         if not _NAME.fullmatch(field.name) or len(field.name) > _MOST_NAME:
@@ -158,7 +158,7 @@ class _Analyzer:
             self._given.add(place)
 
 
-def _check(outputs: list[Output]) -> None:
+def _check(outputs: list[OutputColumn]) -> None:
     names: set[str] = set()
     sources: set[int] = set()
     for output in outputs:

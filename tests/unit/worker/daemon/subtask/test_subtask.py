@@ -28,7 +28,7 @@ from shardmerge.worker.daemon.subtask.subtask import (
     Ended,
     New,
     Paused,
-    Removed,
+    RemovedSubtask,
     Running,
     Starting,
     SubTask,
@@ -338,8 +338,8 @@ def test_a_failure_is_rest_unless_it_is_tried_again(start: Callable[[Script], Su
 
 
 def test_nothing_follows_a_removal() -> None:
-    states = (New(), Starting(None), Running(), Paused(), Ended(), Removed())
-    assert not any(may_become(Removed(), then) for then in states)
+    states = (New(), Starting(None), Running(), Paused(), Ended(), RemovedSubtask())
+    assert not any(may_become(RemovedSubtask(), then) for then in states)
     assert not may_become(New(), Ended())
     assert not may_become(Paused(), Running()), "a run starts before it has a unit"
 
