@@ -56,7 +56,7 @@ _MADE_HERE = f"Name a certificate NAME.pem that `dmctl tls init` has made in thi
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class CertificateSubject:
     """One certificate to make. ``hosts``: names and addresses that others connect to, except the loopback ones; None:
     it is for a client only."""
 
@@ -88,13 +88,13 @@ class _Authority:
     key: ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey
 
 
-def parse_member(text: str) -> Member:
+def parse_member(text: str) -> CertificateSubject:
     """``name=host,host``, or a name alone. Pure. Raises ValueError."""
     name, _, listed = text.partition("=")
     hosts = tuple(dict.fromkeys(filter(None, (host.strip() for host in listed.split(",")))))
     for host in hosts:
         _name_of(host)
-    return Member(parse_name(name), hosts)
+    return CertificateSubject(parse_name(name), hosts)
 
 
 def parse_name(text: str) -> str:
@@ -107,7 +107,11 @@ def parse_name(text: str) -> str:
 
 
 def make(
-    folder: Path, members: Sequence[Member], days: int = MEMBER_DAYS, *, etcd: Sequence[Member] = ()
+    folder: Path,
+    members: Sequence[CertificateSubject],
+    days: int = MEMBER_DAYS,
+    *,
+    etcd: Sequence[CertificateSubject] = (),
 ) -> tuple[WrittenFiles, WrittenFiles | None]:
     """Write the authority, if there is none, and certificates of ``members`` and of dmctl, if it has none. If there are
     members of ``etcd``, or its authority exists, the same for etcd, with a client's certificate for each process.
@@ -127,9 +131,11 @@ def make(
         known_to_processes = {one.name for one in processes if not one.hosts and not _taken(inner, one.name)}
         known_to_etcd = {one.name for one in processes if not _taken(folder, one.name)}
         wanted = _missing(folder, members, known_to_processes)
-        wanted_of_etcd = _missing(inner, (*etcd, *(Member(one.name, None) for one in processes)), known_to_etcd)
+        wanted_of_etcd = _missing(
+            inner, (*etcd, *(CertificateSubject(one.name, None) for one in processes)), known_to_etcd
+        )
         if OPERATOR not in names and not (folder / f"{OPERATOR}.pem").exists():
-            wanted.append(Member(OPERATOR, None))
+            wanted.append(CertificateSubject(OPERATOR, None))
         made = _make(folder, known, "shardmerge authority", wanted, days)
         if not has_etcd:
             return made, None
@@ -165,7 +171,9 @@ def _taken(folder: Path, name: str) -> Path | None:
     return next((path for path in (folder / f"{name}.pem", folder / f"{name}.key") if os.path.lexists(path)), None)
 
 
-def _missing(folder: Path, members: Sequence[Member], may_exist: Collection[str]) -> list[Member]:
+def _missing(
+    folder: Path, members: Sequence[CertificateSubject], may_exist: Collection[str]
+) -> list[CertificateSubject]:
     """Those without a pair, which only members of ``may_exist`` may have."""
     taken = {member.name: path for member in members if (path := _taken(folder, member.name))}
     for name, path in taken.items():
@@ -174,7 +182,9 @@ def _missing(folder: Path, members: Sequence[Member], may_exist: Collection[str]
     return [member for member in members if member.name not in taken]
 
 
-def _make(folder: Path, known: _Authority | None, title: str, members: Sequence[Member], days: int) -> WrittenFiles:
+def _make(
+    folder: Path, known: _Authority | None, title: str, members: Sequence[CertificateSubject], days: int
+) -> WrittenFiles:
     private_folder(folder)
     _take_from_others(folder)
     authority = known or _new_authority(folder, title)
@@ -282,7 +292,7 @@ def _new_authority(folder: Path, title: str) -> _Authority:
     return _Authority(certificate, key)
 
 
-def _issue(folder: Path, member: Member, authority: _Authority, days: int) -> None:
+def _issue(folder: Path, member: CertificateSubject, authority: _Authority, days: int) -> None:
     key = ec.generate_private_key(ec.SECP256R1())
     made = _about(authority.certificate.subject, _named(member.name), key.public_key(), days)
     made = made.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)

@@ -21,7 +21,7 @@ from shardmerge.proto.tls.model import Tls
 from shardmerge.proto.tls.process import of_process, use
 
 if TYPE_CHECKING:
-    from shardmerge.ctl.settings import Settings
+    from shardmerge.ctl.settings import ClientSettings
     from shardmerge.proto.compare_pb2 import CompareFrame, CompareRequest
     from shardmerge.proto.diagnostics_pb2 import DiagnosticsPart, DiagnosticsRequest
 
@@ -52,7 +52,7 @@ class MasterClient:
     that it is not the leader.
     """
 
-    def __init__(self, settings: Settings, addresses: Sequence[str] = (), timeout: float | None = None) -> None:
+    def __init__(self, settings: ClientSettings, addresses: Sequence[str] = (), timeout: float | None = None) -> None:
         """``addresses`` and ``timeout``: others than those of the settings. Raises the errors of the files for TLS
         (``errors.tls``), and SECRET_KEY_UNUSABLE for a key file that the settings name."""
         self._addresses = tuple(addresses) or settings.addresses

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class ErrorReport:
     """One error for the operator: its catalogue ``code`` and ``name``, what happened and what to do."""
 
     code: int
@@ -23,11 +23,11 @@ class Report:
     workaround: str
 
     @classmethod
-    def of(cls, error: ShardmergeError) -> Report:
+    def of(cls, error: ShardmergeError) -> ErrorReport:
         return cls(error.code, error.spec.name, error.message, error.workaround)
 
     @classmethod
-    def of_detail(cls, detail: ErrorDetail, where: str = "") -> Report:
+    def of_detail(cls, detail: ErrorDetail, where: str = "") -> ErrorReport:
         """The report of an error in an answer; ``where`` (a source id) is put in front unless the message names it."""
         message = detail.message
         if where and where not in message:
@@ -45,7 +45,7 @@ def flat(text: str) -> str:
     return " ".join("".join(mark if mark.isprintable() else " " for mark in text).split())
 
 
-def print_report(report: Report) -> None:
+def print_report(report: ErrorReport) -> None:
     """Print the two lines on stderr, the first word in red on a terminal."""
     text = report.lines()
     if sys.stderr.isatty() and "NO_COLOR" not in os.environ:

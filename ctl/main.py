@@ -10,7 +10,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from shardmerge.ctl.command_table import COMMANDS
-from shardmerge.ctl.error_report import Report, print_report
+from shardmerge.ctl.error_report import ErrorReport, print_report
 from shardmerge.ctl.options import Line, flags_alone, shared, with_two_dashes
 from shardmerge.ctl.shell import completion
 from shardmerge.proto import errors
@@ -113,13 +113,15 @@ def run(arguments: list[str], line: Line | None = None) -> int:
         return 2
     except click.ClickException as error:
         where = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx is not None else "dmctl"
-        print_report(Report.of(errors.ctl.USAGE(problem=error.format_message() + _commands_of(error), command=where)))
+        print_report(
+            ErrorReport.of(errors.ctl.USAGE(problem=error.format_message() + _commands_of(error), command=where))
+        )
         return 2
     except ShardmergeError as error:
-        print_report(Report.of(error))
+        print_report(ErrorReport.of(error))
         return 1
     except KeyboardInterrupt:
-        print_report(Report.of(errors.ctl.INTERRUPTED()))
+        print_report(ErrorReport.of(errors.ctl.INTERRUPTED()))
         return 130
     except BrokenPipeError:
         # The reader of the pipe has left; nothing more can be written there, not even at exit.
@@ -130,7 +132,7 @@ def run(arguments: list[str], line: Line | None = None) -> int:
             import traceback
 
             traceback.print_exc()
-        print_report(Report.of(errors.ctl.INTERNAL(kind=type(error).__name__, reason=error)))
+        print_report(ErrorReport.of(errors.ctl.INTERNAL(kind=type(error).__name__, reason=error)))
         return 1
 
 

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import click
 
-from shardmerge.ctl.settings import CliValues, Output
+from shardmerge.ctl.settings import CliValues, OutputFormat
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -120,7 +120,7 @@ def shared(*, on_group: bool = False, by_source: bool = True) -> Callable[[Comma
         ),
         click.option(
             "--output",
-            type=click.Choice([kind.value for kind in Output]),
+            type=click.Choice([kind.value for kind in OutputFormat]),
             hidden=hidden,
             help="auto: tables on a terminal, JSON in a pipe  [default: auto]",
             **kept,

@@ -12,9 +12,9 @@ import click
 
 from shardmerge.ctl import as_json
 from shardmerge.ctl.as_json import Json
-from shardmerge.ctl.error_report import Report, print_report
+from shardmerge.ctl.error_report import ErrorReport, print_report
 from shardmerge.ctl.options import Line
-from shardmerge.ctl.settings import Output, Settings, resolve
+from shardmerge.ctl.settings import ClientSettings, OutputFormat, resolve
 from shardmerge.ctl.verdict import Answer, judge
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ _PIPE_WIDTH = 160  # for a table in a pipe or a file, wide enough to avoid wrapp
 class Session:
     """Created by a command; closed with the command's click context."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: ClientSettings) -> None:
         self.settings = settings
         self._client: MasterClient | None = None
         self._stack = ExitStack()
@@ -84,11 +84,11 @@ class Session:
     @property
     def is_json(self) -> bool:
         match self.settings.output:
-            case Output.JSON:
+            case OutputFormat.JSON:
                 return True
-            case Output.TABLE:
+            case OutputFormat.TABLE:
                 return False
-            case Output.AUTO:
+            case OutputFormat.AUTO:
                 return not sys.stdout.isatty()
 
     def console(self) -> Console:
@@ -114,7 +114,7 @@ class Session:
         return self.conclude(judge(command, answer))
 
     @staticmethod
-    def conclude(report: Report | None) -> int:
+    def conclude(report: ErrorReport | None) -> int:
         """0 without a report, else 1 and its two lines on stderr."""
         if report is None:
             return 0

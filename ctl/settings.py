@@ -22,7 +22,7 @@ _DURATION_PART = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|ms|s|m|h)")
 _KEYS = ("master-addr", "rpc-timeout", "secret-key-path", "ssl-ca", "ssl-cert", "ssl-key")
 
 
-class Output(enum.Enum):
+class OutputFormat(enum.Enum):
     """AUTO is a table on a terminal and JSON in a pipe."""
 
     AUTO = "auto"
@@ -46,20 +46,20 @@ class CliValues:
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class ClientSettings:
     """``addresses``: masters to try in turn, each ``host:port`` or ``unix:PATH``; ``timeout``: seconds for one call;
     ``secret_key_path``: the key file of encrypted passwords, "" for none; ``tls``: None for plain text."""
 
     addresses: tuple[str, ...]
     timeout: float
-    output: Output
+    output: OutputFormat
     debug: bool
     sources: tuple[str, ...]
     secret_key_path: str = ""
     tls: TlsFiles | None = None
 
 
-def resolve(cli: CliValues, environment: Mapping[str, str]) -> Settings:
+def resolve(cli: CliValues, environment: Mapping[str, str]) -> ClientSettings:
     """The settings: an option wins over the environment, that over the --config file, that over the default.
 
     Raises errors.ctl.BAD_CONFIG, FILE_NOT_FOUND, FILE_UNREADABLE for the file and ValueError (with a
@@ -67,10 +67,10 @@ def resolve(cli: CliValues, environment: Mapping[str, str]) -> Settings:
     """
     file = read_config(cli.config) if cli.config is not None else {}
     addresses = cli.master_addr or environment.get(ENVIRONMENT) or file.get("master-addr") or DEFAULT_ADDRESS
-    return Settings(
+    return ClientSettings(
         addresses=parse_addresses(addresses),
         timeout=parse_duration(cli.rpc_timeout or file.get("rpc-timeout") or "10m"),
-        output=Output(cli.output or "auto"),
+        output=OutputFormat(cli.output or "auto"),
         debug=cli.debug,
         sources=split_sources(cli.sources),
         secret_key_path=environment.get(SECRET_KEY) or file.get("secret-key-path") or "",

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from shardmerge.ctl.error_report import Report
+from shardmerge.ctl.error_report import ErrorReport
 from shardmerge.proto import errors, worker_pb2
 from shardmerge.proto import master_pb2 as pb
 from shardmerge.proto.common_pb2 import ErrorDetail
@@ -88,13 +88,13 @@ def source_failures(answer: Answer) -> tuple[SourceFailure, ...]:
             return ()
 
 
-def judge(command: str, answer: Answer) -> Report | None:
+def judge(command: str, answer: Answer) -> ErrorReport | None:
     """None for a success, else the one error to report: the only failure itself, or a count of several."""
     failed_checks = [check for check in _checks(answer) if check.state == worker_pb2.CHECK_STATE_FAIL]
     if failed_checks and (not answer.result or isinstance(answer, pb.CheckTaskResponse)):
         first = failed_checks[0]
         where = f" on source {first.source}" if first.source else ""
-        return Report.of(
+        return ErrorReport.of(
             errors.ctl.CHECKS_FAILED(
                 command=command,
                 counts=_counts(answer, len(failed_checks)),
@@ -103,9 +103,9 @@ def judge(command: str, answer: Answer) -> Report | None:
         )
     failures = _without_idle_sources(answer, source_failures(answer))
     if len(failures) == 1 and failures[0].error is not None:
-        return Report.of_detail(failures[0].error, failures[0].where)
+        return ErrorReport.of_detail(failures[0].error, failures[0].where)
     if len(failures) > 1:
-        return Report.of(
+        return ErrorReport.of(
             errors.ctl.SOME_FAILED(
                 command=command,
                 failed=len(failures),
@@ -116,7 +116,7 @@ def judge(command: str, answer: Answer) -> Report | None:
     if failures or not answer.result:
         reason = answer.msg or (failures[0].msg if failures else "") or "result is false, without a reason"
         where = f"source {failures[0].where}: " if failures and failures[0].where else ""
-        return Report.of(errors.ctl.REFUSED(command=command, answer=where + reason))
+        return ErrorReport.of(errors.ctl.REFUSED(command=command, answer=where + reason))
     return None
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from shardmerge.master.server import Master
-from shardmerge.master.settings import Settings
+from shardmerge.master.settings import MasterSettings
 from shardmerge.proto import errors, failpoints, networks, secret
 from shardmerge.proto.config.daemon.daemon_file import load_daemon, shown
 from shardmerge.proto.config.daemon.model import MasterFile
@@ -56,7 +56,7 @@ def command(path: Path | None, **flags: str | None) -> None:
             warning = errors.tls.INSECURE(address=file.advertise_addr)
             get_logger().warning("configuration", error=str(warning), workaround=warning.workaround)
         _run(
-            Settings(
+            MasterSettings(
                 name=file.name,
                 listen=file.master_addr,
                 advertise=file.advertise_addr,
@@ -88,7 +88,7 @@ def main() -> None:
     command(with_two_dashes(sys.argv[1:], flag_names(MasterFile)), prog_name="dm-master")
 
 
-def _run(settings: Settings, access: AccessCheck) -> None:
+def _run(settings: MasterSettings, access: AccessCheck) -> None:
     """Run until SIGTERM or SIGINT, which drain; a second signal ends the process at once. Raises OPEN_ETCD."""
     ending = threading.Event()
     call_on_termination(ending.set)

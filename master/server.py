@@ -16,7 +16,7 @@ from shardmerge.master.leader.scheduler import Scheduler
 from shardmerge.master.metrics.probes import MasterProbes
 from shardmerge.master.secret_key_check import KeyCheck
 from shardmerge.master.service import SERVICE, handlers
-from shardmerge.master.settings import Settings
+from shardmerge.master.settings import MasterSettings
 from shardmerge.master.store import Store
 from shardmerge.master.stored_secrets import Sealing
 from shardmerge.master.task_history.command_log import CommandLog
@@ -54,7 +54,7 @@ _OF_KEY = (
 class Master:
     """A master holds no state of its own that a restart would lose: all of it is in etcd. Start and stop it once."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: MasterSettings) -> None:
         self._settings = settings
         self._ending = threading.Event()
         self._etcd = Etcd(settings.etcd, tls=settings.etcd_tls)

@@ -28,7 +28,7 @@ from shardmerge.master.commands.task.status import StatusCommand
 from shardmerge.master.commands.task.update import UpdateCommand
 from shardmerge.master.commands.task.why import WhyCommand
 from shardmerge.master.leader.election import Election
-from shardmerge.master.settings import Settings
+from shardmerge.master.settings import MasterSettings
 from shardmerge.master.store import Store
 from shardmerge.master.task_history.command_log import CommandLog
 from shardmerge.master.watch import MasterWatch
@@ -46,7 +46,7 @@ SERVICE = pb.DESCRIPTOR.services_by_name["Master"]
 
 
 def handlers(
-    settings: Settings,
+    settings: MasterSettings,
     etcd: Etcd,
     store: Store,
     election: Election,

@@ -9,7 +9,7 @@ from shardmerge.proto.tls.model import TlsFiles
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class MasterSettings:
     """``listen`` and ``advertise`` are "host:port"; times are seconds.
 
     ``member_ttl``: the lease of leadership and membership; another master replaces a dead leader after this time.

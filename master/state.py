@@ -11,13 +11,13 @@ from google.protobuf.message import Message
 
 from shardmerge.proto import errors, etcd_keys
 from shardmerge.proto import state_pb2 as pb
-from shardmerge.proto.etcd import Record, Snapshot
+from shardmerge.proto.etcd import Record, RecordSnapshot
 
 M = TypeVar("M", bound=Message)
 
 
 @dataclass(frozen=True, slots=True)
-class Entry(Generic[M]):
+class VersionedRecord(Generic[M]):
     """A record and the revision that wrote it. The message is read, never changed."""
 
     value: M
@@ -33,17 +33,19 @@ class State:
     """
 
     revision: int
-    leader: Entry[pb.LeaderRecord] | None
-    masters: Mapping[str, Entry[pb.MasterRecord]]
-    workers: Mapping[str, Entry[pb.WorkerRecord]]
-    sources: Mapping[str, Entry[pb.SourceRecord]]
-    bounds: Mapping[str, Entry[pb.BindingRecord]]
-    tasks: Mapping[str, Entry[pb.TaskRecord]]
-    subtasks: Mapping[tuple[str, str], Entry[pb.SubTaskRecord]]
-    shards: Mapping[tuple[str, str], Entry[pb.ShardRecord]]
-    locks: Mapping[tuple[str, str, str], Entry[pb.LockRecord]]
+    leader: VersionedRecord[pb.LeaderRecord] | None
+    masters: Mapping[str, VersionedRecord[pb.MasterRecord]]
+    workers: Mapping[str, VersionedRecord[pb.WorkerRecord]]
+    sources: Mapping[str, VersionedRecord[pb.SourceRecord]]
+    bounds: Mapping[str, VersionedRecord[pb.BindingRecord]]
+    tasks: Mapping[str, VersionedRecord[pb.TaskRecord]]
+    subtasks: Mapping[tuple[str, str], VersionedRecord[pb.SubTaskRecord]]
+    shards: Mapping[tuple[str, str], VersionedRecord[pb.ShardRecord]]
+    locks: Mapping[tuple[str, str, str], VersionedRecord[pb.LockRecord]]
     epoch_base: int = 0
-    starting: Mapping[str, Entry[pb.WorkerRecord]] = field(default_factory=dict[str, Entry[pb.WorkerRecord]])
+    starting: Mapping[str, VersionedRecord[pb.WorkerRecord]] = field(
+        default_factory=dict[str, VersionedRecord[pb.WorkerRecord]]
+    )
 
     def epoch_at(self, revision: int) -> int:
         """The epoch of a later ``revision``: above those of all runs that etcd had confirmed before, and below those of
@@ -114,7 +116,7 @@ class State:
         return tuple(sorted(name for name, where in self.subtasks if where == source))
 
 
-def parse(snapshot: Snapshot) -> State:
+def parse(snapshot: RecordSnapshot) -> State:
     """Parse a snapshot of ``etcd_keys.PREFIX``.
 
     Raises ``errors.master.BAD_RECORD``: a record that cannot be read must not look as if it were absent,
@@ -144,11 +146,11 @@ def parse(snapshot: Snapshot) -> State:
     )
 
 
-def _entry(kind: type[M], record: Record) -> Entry[M]:
-    return Entry(etcd_keys.decode(kind, record.value, record.key), record.mod_revision)
+def _entry(kind: type[M], record: Record) -> VersionedRecord[M]:
+    return VersionedRecord(etcd_keys.decode(kind, record.value, record.key), record.mod_revision)
 
 
-def _folder(snapshot: Snapshot, folder: str, kind: type[M]) -> Mapping[str, Entry[M]]:
+def _folder(snapshot: RecordSnapshot, folder: str, kind: type[M]) -> Mapping[str, VersionedRecord[M]]:
     return MappingProxyType(
         {
             etcd_keys.names(record.key, folder)[0]: _entry(kind, record)
@@ -158,7 +160,7 @@ def _folder(snapshot: Snapshot, folder: str, kind: type[M]) -> Mapping[str, Entr
     )
 
 
-def _pairs(snapshot: Snapshot, folder: str, kind: type[M]) -> Mapping[tuple[str, str], Entry[M]]:
+def _pairs(snapshot: RecordSnapshot, folder: str, kind: type[M]) -> Mapping[tuple[str, str], VersionedRecord[M]]:
     return MappingProxyType(
         {
             _pair(etcd_keys.names(record.key, folder)): _entry(kind, record)

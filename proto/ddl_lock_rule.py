@@ -19,7 +19,7 @@ class ShardState(enum.Enum):
     """It is parked at another statement and has not executed this one."""
 
 
-class ParkedStatement(Protocol):
+class ParkedTableStatement(Protocol):
     """The statement at which a shard table is parked. ``form`` is equal for equal statements, ``after``: the digest of
     the structure after it. ``after_run``: generation of the last lock whose statement had run at the target when the
     table was parked; "" for none."""
@@ -46,7 +46,7 @@ class LockedStatement(Protocol):
     def generation(self) -> str: ...
 
 
-def is_parked_at(structure: str, parked: ParkedStatement | None, locked: LockedStatement) -> bool:
+def is_parked_at(structure: str, parked: ParkedTableStatement | None, locked: LockedStatement) -> bool:
     """Whether a table of ``structure`` (a digest) is parked at the lock's statement, so that RELEASED lets it continue.
 
     The same text once more after it (``ADD INDEX (c)`` twice) is another statement, and so is one that the table has
@@ -57,7 +57,7 @@ def is_parked_at(structure: str, parked: ParkedStatement | None, locked: LockedS
     return structure != locked.after or parked.after == locked.after
 
 
-def shard_state(structure: str, parked: ParkedStatement | None, locked: LockedStatement) -> ShardState:
+def shard_state(structure: str, parked: ParkedTableStatement | None, locked: LockedStatement) -> ShardState:
     """The table's state. If a statement does not change the structure, its execution leaves no trace: all its tables
     must reach it."""
     if is_parked_at(structure, parked, locked):

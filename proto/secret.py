@@ -46,7 +46,7 @@ _DM_MARK = 16
 """Offset of the ``@`` in a text of DM's, after the initial vector."""
 
 
-class Unreadable(Exception):
+class UnreadableSecret(Exception):
     """Why a text cannot be decrypted, without the text; ``spec``: the error to raise for it."""
 
     def __init__(self, spec: ErrorSpec, reason: str) -> None:
@@ -69,7 +69,7 @@ class Binding:
 
 
 Bound = Callable[[], Binding]
-"""The binding of a text, which is not needed for every text. Raises :class:`Unreadable`."""
+"""The binding of a text, which is not needed for every text. Raises :class:`UnreadableSecret`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +106,7 @@ class SecretKey:
         return BOUND_PREFIX + base64.urlsafe_b64encode(_mark(self.key) + nonce + sealed).decode()
 
     def open(self, text: str, binding: Binding) -> str:
-        """The plain text of what :meth:`seal` made. Raises :class:`Unreadable`."""
+        """The plain text of what :meth:`seal` made. Raises :class:`UnreadableSecret`."""
         from cryptography.exceptions import InvalidTag
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
@@ -121,7 +121,7 @@ class SecretKey:
                 )
             except InvalidTag:
                 reason = "cannot be decrypted: it was stored for another account, address or TLS setting"
-                raise Unreadable(config.SECRET_OF_ANOTHER_SERVER, reason) from None
+                raise UnreadableSecret(config.SECRET_OF_ANOTHER_SERVER, reason) from None
             return opened.decode()
         raise self._not_mine()
 
@@ -135,7 +135,7 @@ class SecretKey:
         return PREFIX + base64.urlsafe_b64encode(nonce + sealed).decode()
 
     def decrypt(self, text: str) -> str:
-        """The plain text of what :meth:`encrypt` made. Raises :class:`Unreadable`."""
+        """The plain text of what :meth:`encrypt` made. Raises :class:`UnreadableSecret`."""
         from cryptography.exceptions import InvalidTag
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
@@ -150,12 +150,13 @@ class SecretKey:
             return opened.decode()
         raise self._not_mine()
 
-    def _not_mine(self) -> Unreadable:
+    def _not_mine(self) -> UnreadableSecret:
         who = f"no key in {self.path} made it" if self.older else f"the key in {self.path} did not make it"
-        return Unreadable(config.SECRET_UNREADABLE, f"cannot be decrypted: {who}, or it was changed")
+        return UnreadableSecret(config.SECRET_UNREADABLE, f"cannot be decrypted: {who}, or it was changed")
 
     def decrypt_dm(self, content: bytes) -> str:
-        """The plain text of an output of DM. Raises :class:`Unreadable` when no key gives text that can be printed."""
+        """The plain text of an output of DM. Raises :class:`UnreadableSecret` when no key gives text that can be
+        printed."""
         for key in (self.key, *self.older):
             try:
                 plain = _decrypt_cfb(key, content[:_DM_MARK], content[_DM_MARK + 1 :]).decode()
@@ -168,7 +169,7 @@ class SecretKey:
             f"password "
             "itself with `dmctl encrypt`"
         )
-        raise Unreadable(config.SECRET_UNREADABLE, reason)
+        raise UnreadableSecret(config.SECRET_UNREADABLE, reason)
 
 
 def _decrypt_cfb(key: bytes, vector: bytes, sealed: bytes) -> bytes:
@@ -332,13 +333,13 @@ def metrics_tokens() -> tuple[str, ...]:
 
 
 def to_stored(text: str, bound: Bound) -> str:
-    """``text`` as it is stored: encrypted when this process has a key. Raises :class:`Unreadable`."""
+    """``text`` as it is stored: encrypted when this process has a key. Raises :class:`UnreadableSecret`."""
     key = _current()
     return key.seal(read_secret(text, bound), bound()) if key is not None and text else text
 
 
 def to_unbound(text: str, bound: Bound) -> str:
-    """``text`` for a file of the user, whose server may still change. Raises :class:`Unreadable`."""
+    """``text`` for a file of the user, whose server may still change. Raises :class:`UnreadableSecret`."""
     key = _current()
     return key.encrypt(read_secret(text, bound)) if key is not None and text else text
 
@@ -350,24 +351,24 @@ def to_plain(text: str, where: str, bound: Bound) -> str:
     """
     try:
         return read_secret(text, bound)
-    except Unreadable as error:
+    except UnreadableSecret as error:
         raise error.spec(finding=f"{where}: {error}", more="") from None
 
 
-def problem(text: str, bound: Bound, *, form_only: bool) -> Unreadable | None:
+def problem(text: str, bound: Bound, *, form_only: bool) -> UnreadableSecret | None:
     """Why an encrypted text cannot be read by this process; ``form_only``: without a key check only its form."""
     try:
         if is_encrypted(text) and form_only and not has_key():
             _content(text)
         else:
             read_secret(text, bound)
-    except Unreadable as error:
+    except UnreadableSecret as error:
         return error
     return None
 
 
 def read_secret(text: str, bound: Bound) -> str:
-    """The plain text of ``text``, which may be plain already. Raises :class:`Unreadable`."""
+    """The plain text of ``text``, which may be plain already. Raises :class:`UnreadableSecret`."""
     key = _current()
     if not is_encrypted(text):
         content = None if key is None else dm_content(text)
@@ -375,7 +376,7 @@ def read_secret(text: str, bound: Bound) -> str:
     _content(text)
     if key is None:
         without = f"no key: there is none in {_Process.path}" if _Process.path else "no secret-key-path"
-        raise Unreadable(config.SECRET_KEY_MISSING, f"is encrypted, and this process has {without}")
+        raise UnreadableSecret(config.SECRET_KEY_MISSING, f"is encrypted, and this process has {without}")
     return key.open(text, bound()) if text.startswith(BOUND_PREFIX) else key.decrypt(text)
 
 
@@ -388,11 +389,11 @@ def _content(text: str) -> bytes:
     prefix = next((one for one in (PREFIX, BOUND_PREFIX) if text.startswith(one)), None)
     if prefix is None:
         reason = f"cannot be decrypted: it is of another version than {PREFIX} and {BOUND_PREFIX}"
-        raise Unreadable(config.SECRET_UNREADABLE, reason)
+        raise UnreadableSecret(config.SECRET_UNREADABLE, reason)
     try:
         content = base64.b64decode(text.removeprefix(prefix), altchars=b"-_", validate=True)
     except (binascii.Error, ValueError):
         content = b""
     if len(content) < _NONCE_BYTES + _TAG_BYTES + (_MARK_BYTES if prefix == BOUND_PREFIX else 0):
-        raise Unreadable(config.SECRET_UNREADABLE, "cannot be decrypted: it is incomplete")
+        raise UnreadableSecret(config.SECRET_UNREADABLE, "cannot be decrypted: it is incomplete")
     return content

@@ -35,7 +35,7 @@ _NAME_BYTES = 255  # of one file's name, on every usual file system
 _FORMAT = 1
 
 
-class SubTask(BaseModel):
+class ExportedSubTask(BaseModel):
     """A task's state at a source. ``start_time``, ``stop_at``: set outside the file, "" if the file's value holds."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=lambda name: name.replace("_", "-"))
@@ -49,32 +49,32 @@ class _Index(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     format: Annotated[int, Field(ge=1, le=_FORMAT)] = _FORMAT
-    tasks: dict[str, dict[str, SubTask]] = Field(default_factory=dict[str, dict[str, SubTask]])
+    tasks: dict[str, dict[str, ExportedSubTask]] = Field(default_factory=dict[str, dict[str, ExportedSubTask]])
 
 
 @dataclass(frozen=True, slots=True)
-class SourceFile:
+class ExportedSourceFile:
     path: str
     text: str
     source: str
 
 
 @dataclass(frozen=True, slots=True)
-class TaskFile:
+class ExportedTaskFile:
     """``subtasks``: by source, in the order of the file."""
 
     path: str
     text: str
     name: str
-    subtasks: Mapping[str, SubTask]
+    subtasks: Mapping[str, ExportedSubTask]
 
 
 @dataclass(frozen=True, slots=True)
 class Directory:
     """What is to be imported; every file is valid by itself, passwords of the environment apart."""
 
-    sources: tuple[SourceFile, ...]
-    tasks: tuple[TaskFile, ...]
+    sources: tuple[ExportedSourceFile, ...]
+    tasks: tuple[ExportedTaskFile, ...]
 
 
 def write(path: str, sources: Sequence[pb.StoredConfig], tasks: Sequence[pb.StoredConfig]) -> None:
@@ -108,9 +108,9 @@ def _fill(directory: Path, sources: Sequence[pb.StoredConfig], tasks: Sequence[p
     write_private(directory / SUBTASKS, f"{text}\n")
 
 
-def _subtask(stored: pb.StoredSubTask) -> SubTask:
+def _subtask(stored: pb.StoredSubTask) -> ExportedSubTask:
     paused = stored.expected == common_pb2.STAGE_PAUSED
-    return SubTask.model_validate(
+    return ExportedSubTask.model_validate(
         {"stage": "Paused" if paused else "Running", "start-time": stored.start_time, "stop-at": stored.stop_at}
     )
 
@@ -137,15 +137,15 @@ def read(path: str) -> Directory:
     root = Path(path)
     if not root.is_dir():
         raise errors.ctl.FILE_NOT_FOUND(path=path, directory=Path.cwd())
-    sources: dict[str, SourceFile] = {}
+    sources: dict[str, ExportedSourceFile] = {}
     for file in _files(root / SOURCES):
         text = read_text(str(file))
         source = parse_source(text, str(file), None).source_id
         if source in sources:
             raise errors.ctl.IMPORT_FILE(path=file, reason=f"source {source} is in {sources[source].path} already")
-        sources[source] = SourceFile(str(file), text, source)
+        sources[source] = ExportedSourceFile(str(file), text, source)
     index = _index(root / SUBTASKS)
-    tasks: dict[str, TaskFile] = {}
+    tasks: dict[str, ExportedTaskFile] = {}
     for file in _files(root / TASKS):
         text = read_text(str(file))
         parsed = parse_task(text, str(file), None)
@@ -154,7 +154,7 @@ def read(path: str) -> Directory:
                 path=file, reason=f"task {parsed.name} is in {tasks[parsed.name].path} already"
             )
         subtasks = _subtasks(root / SUBTASKS, parsed.name, parsed.source_ids, index)
-        tasks[parsed.name] = TaskFile(str(file), text, parsed.name, subtasks)
+        tasks[parsed.name] = ExportedTaskFile(str(file), text, parsed.name, subtasks)
     for name in index.tasks if index is not None else ():
         if name not in tasks:
             raise errors.ctl.IMPORT_FILE(path=root / SUBTASKS, reason=f"there is no file of task {name}")
@@ -184,9 +184,9 @@ def _index(path: Path) -> _Index | None:
         raise errors.ctl.IMPORT_FILE(path=path, reason=f"{where}: {first['msg']}" if where else first["msg"]) from error
 
 
-def _subtasks(path: Path, task: str, sources: Sequence[str], index: _Index | None) -> dict[str, SubTask]:
+def _subtasks(path: Path, task: str, sources: Sequence[str], index: _Index | None) -> dict[str, ExportedSubTask]:
     if index is None:
-        return {source: SubTask() for source in sources}
+        return {source: ExportedSubTask() for source in sources}
     entries = index.tasks.get(task)
     if entries is None:
         raise errors.ctl.IMPORT_FILE(path=path, reason=f"there is no entry for task {task}")

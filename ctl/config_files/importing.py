@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from shardmerge.ctl.config_files.export import Directory, SourceFile, SubTask, TaskFile
+from shardmerge.ctl.config_files.export import Directory, ExportedSourceFile, ExportedSubTask, ExportedTaskFile
 from shardmerge.ctl.session import Session
 from shardmerge.proto import errors
 from shardmerge.proto import master_pb2 as pb
@@ -24,8 +24,8 @@ _COMMAND = "config import"
 class Start:
     """One start-task: a task on those of its sources that begin in the same way."""
 
-    task: TaskFile
-    how: SubTask
+    task: ExportedTaskFile
+    how: ExportedSubTask
     sources: tuple[str, ...]
 
     def request(self, *, check_only: bool) -> pb.StartTaskRequest:
@@ -43,13 +43,13 @@ class Start:
 class Plan:
     """``existing``: what is skipped, as lines of text."""
 
-    sources: tuple[SourceFile, ...]
+    sources: tuple[ExportedSourceFile, ...]
     starts: tuple[Start, ...]
     existing: tuple[str, ...]
 
 
 @dataclass(slots=True)
-class Progress:
+class ImportProgress:
     """What was done so far, one line each."""
 
     done: list[str] = field(default_factory=list[str])
@@ -63,7 +63,7 @@ def plan(directory: Directory, sources: Iterable[pb.StoredConfig], tasks: Iterab
     known = {one.name: one for one in sources}
     running = {one.name: one for one in tasks}
     there: list[str] = []
-    new: list[SourceFile] = []
+    new: list[ExportedSourceFile] = []
     for file in directory.sources:
         stored = known.get(file.source)
         if stored is None:
@@ -82,11 +82,11 @@ def plan(directory: Directory, sources: Iterable[pb.StoredConfig], tasks: Iterab
     return Plan(tuple(new), tuple(starts), tuple(there))
 
 
-def _starts(task: TaskFile, stored: pb.StoredConfig | None, there: list[str]) -> list[Start]:
+def _starts(task: ExportedTaskFile, stored: pb.StoredConfig | None, there: list[str]) -> list[Start]:
     if stored is not None and not stored.same:
         raise errors.ctl.IMPORT_DIFFERS(what=f"task {task.name}", path=task.path)
     present = {one.source: one for one in stored.subtasks} if stored is not None else {}
-    groups: dict[SubTask, list[str]] = {}
+    groups: dict[ExportedSubTask, list[str]] = {}
     for source, how in task.subtasks.items():
         one = present.get(source)
         if one is None:
@@ -98,7 +98,7 @@ def _starts(task: TaskFile, stored: pb.StoredConfig | None, there: list[str]) ->
     return [Start(task, how, tuple(sources)) for how, sources in groups.items()]
 
 
-def run(session: Session, directory: Directory, progress: Progress) -> None:
+def run(session: Session, directory: Directory, progress: ImportProgress) -> None:
     """Import the directory; ``progress`` lists what was done, also when this raises.
 
     Raises what :func:`plan` raises, IMPORT_FAILED, and what the connection to the master raises.
@@ -142,7 +142,7 @@ def _present(session: Session, directory: Directory) -> Plan:
     )
 
 
-def _create(session: Session, files: tuple[SourceFile, ...]) -> None:
+def _create(session: Session, files: tuple[ExportedSourceFile, ...]) -> None:
     if not files:
         return
     request = pb.OperateSourceRequest(
@@ -181,7 +181,7 @@ def _refused(path: str, reason: str) -> ShardmergeError:
     )
 
 
-def _take_back(session: Session, files: tuple[SourceFile, ...], why: ShardmergeError) -> None:
+def _take_back(session: Session, files: tuple[ExportedSourceFile, ...], why: ShardmergeError) -> None:
     """Stop the sources that were created; the error names those that could not be stopped.
 
     All of them, whatever the answer to their creation was: a creation that failed late may be stored. A source of the

@@ -9,7 +9,7 @@ from typing import IO
 
 from shardmerge.ctl import as_json
 from shardmerge.ctl.as_json import Json
-from shardmerge.ctl.error_report import Report
+from shardmerge.ctl.error_report import ErrorReport
 from shardmerge.proto import compare_pb2 as pb
 from shardmerge.proto import errors
 from shardmerge.proto.common_pb2 import ErrorDetail
@@ -31,7 +31,7 @@ _KINDS = {
 
 
 @dataclass(slots=True)
-class Outcome:
+class ComparisonResult:
     """What is known of the comparison so far, collected frame by frame."""
 
     progress: dict[str, pb.CompareProgress] = field(default_factory=dict[str, pb.CompareProgress])
@@ -152,35 +152,35 @@ def unknown_names(names: Iterable[str], tables: Sequence[pb.ComparedTable]) -> l
 
 
 def conclude(
-    outcome: Outcome, names: Sequence[str], task: str, *, references: bool = False
-) -> tuple[int, Report | None]:
+    outcome: ComparisonResult, names: Sequence[str], task: str, *, references: bool = False
+) -> tuple[int, ErrorReport | None]:
     """(exit code, report for stderr). ``references``: references were requested, not rows."""
     missing = outcome.missing_results()
     code = exit_code(outcome.tables, [*outcome.failures, *([missing] if missing else [])])
     if missing:
-        return code, Report.of(errors.compare.INTERRUPTED(task=task, sources=missing))
+        return code, ErrorReport.of(errors.compare.INTERRUPTED(task=task, sources=missing))
     if outcome.failures:
         source, error = outcome.failures[0]
-        return (code, Report.of_detail(error, source))
+        return (code, ErrorReport.of_detail(error, source))
     if references:
         return _conclude_references(outcome, code, task)
     unknown = unknown_names(names, outcome.tables)
     if unknown:
-        return max(code, UNKNOWN), Report.of(errors.compare.TABLE_UNKNOWN(task=task, tables=", ".join(unknown)))
+        return max(code, UNKNOWN), ErrorReport.of(errors.compare.TABLE_UNKNOWN(task=task, tables=", ".join(unknown)))
     return code, None
 
 
-def _conclude_references(outcome: Outcome, code: int, task: str) -> tuple[int, Report | None]:
+def _conclude_references(outcome: ComparisonResult, code: int, task: str) -> tuple[int, ErrorReport | None]:
     old = next((table.source for table in outcome.tables if not table.reference), "")
     if old:
-        return UNKNOWN, Report.of(errors.compare.NOT_REFERENCES(task=task, source=old))
+        return UNKNOWN, ErrorReport.of(errors.compare.NOT_REFERENCES(task=task, source=old))
     if not outcome.tables:
-        return UNKNOWN, Report.of(errors.compare.NO_REFERENCES(task=task))
+        return UNKNOWN, ErrorReport.of(errors.compare.NO_REFERENCES(task=task))
     return code, None
 
 
 def answer(
-    outcome: Outcome, code: int, report: str, seconds: float, *, repair: bool = False, is_whole: bool = True
+    outcome: ComparisonResult, code: int, report: str, seconds: float, *, repair: bool = False, is_whole: bool = True
 ) -> pb.CompareAnswer:
     """``is_whole``: whether everything was compared that was requested."""
     left = sum(unrepaired(table) for table in outcome.tables)
@@ -198,7 +198,7 @@ def answer(
     return pb.CompareAnswer(result=code == SAME, msg=text, tables=tables, report=report, seconds=seconds)
 
 
-def _mark_stopped(outcome: Outcome) -> None:
+def _mark_stopped(outcome: ComparisonResult) -> None:
     """Set the remark of the tables whose source's comparison an error has ended: their counts look like results."""
     errors_of = dict(outcome.failures)
     for table in outcome.tables:
@@ -208,7 +208,7 @@ def _mark_stopped(outcome: Outcome) -> None:
             table.extra_unsought = ""
 
 
-def _without_result(outcome: Outcome) -> str:
+def _without_result(outcome: ComparisonResult) -> str:
     """The target tables that were not judged, and the sources that an error has stopped, as the end of a sentence; ""
     if the reason is another one."""
     names = dict.fromkeys(table.target_table for table in outcome.tables if table.unjudged or table.not_compared)

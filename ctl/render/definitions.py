@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from shardmerge.ctl.error_report import Report
+from shardmerge.ctl.error_report import ErrorReport
 from shardmerge.ctl.render import style
 from shardmerge.proto import master_pb2 as pb
 from shardmerge.proto import worker_pb2
@@ -22,7 +22,7 @@ def targets(answer: pb.ShowTargetsResponse) -> RenderableType:
         for target in source.targets:
             by_target.setdefault(target.target, []).append((source.source, target))
         if source.HasField("error") and source.error not in [target.error for target in source.targets]:
-            parts.append(style.problem(Report.of_detail(source.error), source.source))
+            parts.append(style.problem(ErrorReport.of_detail(source.error), source.source))
     for name, of_sources in sorted(by_target.items()):
         shown = ""
         for source, target in of_sources:
@@ -35,7 +35,7 @@ def targets(answer: pb.ShowTargetsResponse) -> RenderableType:
                 shown = target.statement
             parts.extend(Text(line) for line in _groups(source, target))
             if target.HasField("error"):
-                parts.append(style.problem(Report.of_detail(target.error), source))
+                parts.append(style.problem(ErrorReport.of_detail(target.error), source))
     parts.append(Text(f"{len(by_target)} target tables; nothing has run.", style="dim"))
     return Group(*parts)
 
@@ -62,7 +62,7 @@ def schemas(answer: pb.OperateSchemaResponse) -> RenderableType:
     parts: list[RenderableType] = []
     for one in answer.sources:
         if one.HasField("error"):
-            parts.append(style.problem(Report.of_detail(one.error), one.source))
+            parts.append(style.problem(ErrorReport.of_detail(one.error), one.source))
             continue
         parts.append(style.heading(f"{one.source}: as recorded{f' ({style.flat(one.note)})' if one.note else ''}"))
         parts.append(_statement(one.msg or "only the columns are recorded, by an earlier version"))

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from shardmerge.ctl.as_json import NOT_RUNNING
 from shardmerge.ctl.dm_words import stage_word
-from shardmerge.ctl.error_report import Report
+from shardmerge.ctl.error_report import ErrorReport
 from shardmerge.ctl.render import format
 from shardmerge.proto import common_pb2, errors
 from shardmerge.proto import master_pb2 as pb
@@ -119,11 +119,11 @@ class Problem:
     """An error of a subtask, of a relay or of the query for them."""
 
     where: str
-    report: Report
+    report: ErrorReport
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class TaskProgress:
     """The progress in one answer. ``warnings``: each with its source."""
 
     snapshots: tuple[SnapshotPart, ...]
@@ -166,7 +166,7 @@ def subtasks(answer: pb.QueryStatusResponse) -> Iterator[tuple[str, SubTaskStatu
             yield part.source_status.source, status
 
 
-def read(answer: pb.QueryStatusResponse, memory: RateMemory, at: float) -> Progress:
+def read(answer: pb.QueryStatusResponse, memory: RateMemory, at: float) -> TaskProgress:
     """The progress in ``answer``, requested at the monotonic time ``at``."""
     snapshots: list[SnapshotPart] = []
     replicates: list[ReplicatePart] = []
@@ -179,7 +179,7 @@ def read(answer: pb.QueryStatusResponse, memory: RateMemory, at: float) -> Progr
         else:
             idle.append(IdlePart(source, stage_word(status.stage), _is_failed(status), status.waiting_for))
     warnings = ((part.source_status.source, one) for part in answer.sources for one in part.source_status.warnings)
-    return Progress(tuple(snapshots), tuple(replicates), tuple(idle), tuple(problems(answer)), tuple(warnings))
+    return TaskProgress(tuple(snapshots), tuple(replicates), tuple(idle), tuple(problems(answer)), tuple(warnings))
 
 
 def _snapshot(source: str, status: SubTaskStatus, load: LoadStatus, memory: RateMemory, at: float) -> SnapshotPart:
@@ -274,21 +274,21 @@ def problems(answer: pb.QueryStatusResponse) -> Iterator[Problem]:
     for part in answer.sources:
         source = part.source_status.source
         if part.HasField("error"):
-            yield Problem(f"source {source}", Report.of_detail(part.error))
+            yield Problem(f"source {source}", ErrorReport.of_detail(part.error))
         elif not part.result:
             refused = errors.ctl.REFUSED(command="query-status", answer=part.msg or "result is false")
-            yield Problem(f"source {source}", Report.of(refused))
+            yield Problem(f"source {source}", ErrorReport.of(refused))
         if part.source_status.HasField("result"):
-            yield Problem(f"source {source}", Report.of_detail(part.source_status.result))
+            yield Problem(f"source {source}", ErrorReport.of_detail(part.source_status.result))
         if part.source_status.relay_status.HasField("result"):
-            yield Problem(f"relay of {source}", Report.of_detail(part.source_status.relay_status.result))
+            yield Problem(f"relay of {source}", ErrorReport.of_detail(part.source_status.relay_status.result))
         for status in part.sub_task_status:
             for detail in status.result.errors:
-                yield Problem(f"task {status.name} on {source}", Report.of_detail(detail))
+                yield Problem(f"task {status.name} on {source}", ErrorReport.of_detail(detail))
             for group in status.sync.unresolved_groups:
                 if group.HasField("conflict") and group.conflict.message not in conflicts:
                     conflicts.add(group.conflict.message)
-                    yield Problem(f"task {status.name}", Report.of_detail(group.conflict))
+                    yield Problem(f"task {status.name}", ErrorReport.of_detail(group.conflict))
 
 
 def is_reached(answer: pb.QueryStatusResponse, until: Until, waited: float = 0.0) -> bool:
@@ -312,14 +312,14 @@ def _is_synced(status: SubTaskStatus, until: Until, waited: float) -> bool:
     return status.sync.synced or (status.sync.complete and is_younger)
 
 
-def unreachable_goal(answer: pb.QueryStatusResponse, until: Until) -> Report | None:
+def unreachable_goal(answer: pb.QueryStatusResponse, until: Until) -> ErrorReport | None:
     """Why ``until`` cannot be reached: a subtask has stopped with an error that is not retried."""
     for source, status in subtasks(answer):
         if status.stage != common_pb2.STAGE_PAUSED:
             continue
         lasting = [detail for detail in status.result.errors if not detail.retryable]
         if lasting:
-            return Report.of(
+            return ErrorReport.of(
                 errors.ctl.WAITING_IN_VAIN(
                     task=status.name,
                     source=source,

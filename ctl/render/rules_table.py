@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from shardmerge.ctl.error_report import Report
+from shardmerge.ctl.error_report import ErrorReport
 from shardmerge.ctl.render import style
 from shardmerge.proto import master_pb2 as pb
 from shardmerge.proto import worker_pb2
@@ -72,6 +72,6 @@ def _problems(part: pb.SourceRules) -> Iterator[RenderableType]:
     """The error of each table, and that of the source unless it is one of these."""
     of_tables = [table.error for table in part.tables if table.HasField("error")]
     for error in of_tables:
-        yield style.problem(Report.of_detail(error), part.source)
+        yield style.problem(ErrorReport.of_detail(error), part.source)
     if part.HasField("error") and part.error not in of_tables:
-        yield style.problem(Report.of_detail(part.error), part.source)
+        yield style.problem(ErrorReport.of_detail(part.error), part.source)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from shardmerge.ctl.error_report import Report
+from shardmerge.ctl.error_report import ErrorReport
 from shardmerge.ctl.render import format, style
 from shardmerge.proto import master_pb2 as pb
 from shardmerge.proto import worker_pb2
@@ -55,7 +55,7 @@ def locks(answer: pb.ShowDDLLocksResponse) -> RenderableType:
             if table.reason
         ]
         if lock.HasField("conflict"):
-            parts.append(style.problem(Report.of_detail(lock.conflict)))
+            parts.append(style.problem(ErrorReport.of_detail(lock.conflict)))
     return Group(*parts)
 
 
@@ -123,4 +123,4 @@ def _details(number: int, each: worker_pb2.DDLPreview) -> Iterator[RenderableTyp
     for risk in each.risks:
         yield Text.assemble(("! ", "bold yellow"), style.flat(risk))
     if has_error:
-        yield style.problem(Report.of_detail(each.error))
+        yield style.problem(ErrorReport.of_detail(each.error))

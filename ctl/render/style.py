@@ -10,7 +10,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from shardmerge.ctl.error_report import Report, flat
+from shardmerge.ctl.error_report import ErrorReport, flat
 from shardmerge.proto.worker_pb2 import StatusWarning
 
 _STAGE_STYLES = {
@@ -58,7 +58,7 @@ def table(*columns: str, right: Sequence[str] = ()) -> Rows:
     return made
 
 
-def problem(report: Report, where: str = "") -> RenderableType:
+def problem(report: ErrorReport, where: str = "") -> RenderableType:
     """One error under a table: what happened in red, what to do below it."""
     return _notice("✗", "red", f"{report.code} {report.name}", report.message, report.workaround, where)
 

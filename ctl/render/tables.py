@@ -8,7 +8,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from shardmerge.ctl.dm_words import change_word, check_word
-from shardmerge.ctl.error_report import Report
+from shardmerge.ctl.error_report import ErrorReport
 from shardmerge.ctl.render import format
 from shardmerge.ctl.render import style as look
 from shardmerge.ctl.verdict import Answer, source_failures
@@ -33,7 +33,7 @@ def operate_source(answer: pb.OperateSourceResponse) -> RenderableType:
         parts.append(Text("This was a dry run: nothing was changed.", style="dim"))
     # Of operate-source show: the command has succeeded, and the source cannot be used.
     unusable = [
-        look.problem(Report.of_detail(one.error), f"source {one.source}")
+        look.problem(ErrorReport.of_detail(one.error), f"source {one.source}")
         for one in answer.sources
         if one.result and one.HasField("error")
     ]
@@ -203,7 +203,7 @@ def problems(answer: Answer) -> list[RenderableType]:
     if len(failures) < 2:
         return []
     return [
-        look.problem(Report.of_detail(failure.error), failure.where)
+        look.problem(ErrorReport.of_detail(failure.error), failure.where)
         for failure in failures
         if failure.error is not None
     ]

@@ -15,7 +15,7 @@ from prompt_toolkit.completion import CompleteEvent, Completer, Completion, Path
 from prompt_toolkit.document import Document
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 
-from shardmerge.ctl.error_report import Report, print_report
+from shardmerge.ctl.error_report import ErrorReport, print_report
 from shardmerge.ctl.options import Line, with_two_dashes
 from shardmerge.ctl.settings import CliValues
 from shardmerge.proto import errors
@@ -46,7 +46,7 @@ def repl(command: click.Group, run: Callable[[list[str]], int], values: CliValue
         except EOFError:
             return 0
         except ValueError as error:
-            print_report(Report.of(errors.ctl.USAGE(problem=str(error).lower(), command="dmctl")))
+            print_report(ErrorReport.of(errors.ctl.USAGE(problem=str(error).lower(), command="dmctl")))
             continue
         if words and words[0] in _LEAVE:
             return 0

@@ -1,4 +1,4 @@
-"""The live view of `query-status --watch`: a renderable from a Progress. Pure."""
+"""The live view of `query-status --watch`: a renderable from a TaskProgress. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rich.text import Text
 
 from shardmerge.ctl.render import format
 from shardmerge.ctl.render import style as look
-from shardmerge.ctl.render.progress import Lane, Progress, ReplicatePart, SnapshotPart, TableRow
+from shardmerge.ctl.render.progress import Lane, ReplicatePart, SnapshotPart, TableRow, TaskProgress
 
 _PHASE_STYLES = {
     "reading": "cyan",
@@ -38,7 +38,7 @@ class Frame:
     closing: str = ""
 
 
-def render(progress: Progress, frame: Frame) -> RenderableType:
+def render(progress: TaskProgress, frame: Frame) -> RenderableType:
     """At most ``frame.height`` lines: tables that are done or wait are counted when there is no room."""
     parts: list[RenderableType] = [_title(_state(progress), frame)]
     room = frame.height - 6 - 4 * (len(progress.problems) + len(progress.warnings)) - len(progress.idle)
@@ -78,7 +78,7 @@ def _title(state: Text, frame: Frame) -> RenderableType:
     return line
 
 
-def _state(progress: Progress) -> Text:
+def _state(progress: TaskProgress) -> Text:
     """One phrase for all subtasks together."""
     if progress.problems:
         return Text("needs attention", style="bold red")

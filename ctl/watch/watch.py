@@ -10,9 +10,9 @@ from rich.console import RenderableType
 from rich.live import Live
 
 from shardmerge.ctl import as_json
-from shardmerge.ctl.error_report import Report
+from shardmerge.ctl.error_report import ErrorReport
 from shardmerge.ctl.render import tables
-from shardmerge.ctl.render.progress import Progress, RateMemory, Until, is_reached, read, unreachable_goal
+from shardmerge.ctl.render.progress import RateMemory, TaskProgress, Until, is_reached, read, unreachable_goal
 from shardmerge.ctl.session import Session
 from shardmerge.ctl.verdict import judge, source_failures
 from shardmerge.ctl.watch import live_view
@@ -52,9 +52,9 @@ def run(
     return session.conclude(report)
 
 
-def _loop(ask: Ask, show: Show, until: Until | None, interval: float, timeout: float) -> Report | None:
+def _loop(ask: Ask, show: Show, until: Until | None, interval: float, timeout: float) -> ErrorReport | None:
     first, answered = time.monotonic(), 0.0
-    doubt: Report | None = None
+    doubt: ErrorReport | None = None
     while True:
         began = time.monotonic()
         try:
@@ -135,7 +135,7 @@ class _View:
         self._title = title
         self._memory = RateMemory()
         self._began = time.monotonic()
-        self._progress = Progress((), (), (), ())
+        self._progress = TaskProgress((), (), (), ())
         self._tasks: RenderableType = ""
         self.size = size or (80, 24)
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from shardmerge.proto.metrics.catalogue import CATALOGUE
-from shardmerge.proto.metrics.family import Family, Kind
+from shardmerge.proto.metrics.family import Family, MetricKind
 
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
 _RANGE = re.compile(r"\[[^\]]*\]")
@@ -63,7 +63,7 @@ def exported() -> Mapping[str, Family]:
     for family in CATALOGUE.values():
         if family.absent:
             continue
-        suffixes = ("_bucket", "_sum", "_count") if family.kind is Kind.HISTOGRAM else ("",)
+        suffixes = ("_bucket", "_sum", "_count") if family.kind is MetricKind.HISTOGRAM else ("",)
         if family.bare:
             suffixes = ("", "_total")
         names |= {family.name + suffix: family for suffix in suffixes}

@@ -7,16 +7,16 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from shardmerge.master.ddl_lock.situation import Lock, Member, Parked, Report, Situation, Stage
+from shardmerge.master.ddl_lock.situation import Lock, LockMember, LockStage, ReportedStatement, Situation, SourceReport
 from shardmerge.master.state import State
 from shardmerge.proto import common_pb2
 from shardmerge.proto import config_pb2 as config
 from shardmerge.proto import state_pb2 as pb
 
 _STAGES = {
-    pb.LockRecord.STAGE_GATHERING: Stage.GATHERING,
-    pb.LockRecord.STAGE_EXECUTING: Stage.EXECUTING,
-    pb.LockRecord.STAGE_RELEASED: Stage.RELEASED,
+    pb.LockRecord.STAGE_GATHERING: LockStage.GATHERING,
+    pb.LockRecord.STAGE_EXECUTING: LockStage.EXECUTING,
+    pb.LockRecord.STAGE_RELEASED: LockStage.RELEASED,
 }
 _NUMBERS = {stage: number for number, stage in _STAGES.items()}
 
@@ -93,7 +93,7 @@ class Situations:
             self._unable[task],
         )
 
-    def _report(self, target: Target, source: str) -> Report | None:
+    def _report(self, target: Target, source: str) -> SourceReport | None:
         entry = self._state.shards.get((target.task, source))
         if entry is None:
             return None
@@ -126,7 +126,7 @@ def to_lock(record: pb.LockRecord) -> Lock:
         after=record.after,
         since=record.since,
         # No version writes a lock without a stage; gathering again does no harm.
-        stage=_STAGES.get(record.stage, Stage.GATHERING),
+        stage=_STAGES.get(record.stage, LockStage.GATHERING),
         forced=record.forced,
     )
 
@@ -148,22 +148,22 @@ def to_record(target: Target, lock: Lock) -> pb.LockRecord:
     )
 
 
-def report_of(target: Target, source: str, record: pb.ShardRecord) -> Report:
+def report_of(target: Target, source: str, record: pb.ShardRecord) -> SourceReport:
     """What ``source`` reports of ``target``."""
     return _report(source, [one for one in record.targets if (one.schema, one.table) == (target.schema, target.table)])
 
 
-def _report(source: str, own: Sequence[pb.ShardTarget]) -> Report:
+def _report(source: str, own: Sequence[pb.ShardTarget]) -> SourceReport:
     members = tuple(member for one in own for member in _members(source, one))
-    return Report(members, next((one.executed for one in own), ""), next((one.declined for one in own), ""))
+    return SourceReport(members, next((one.executed for one in own), ""), next((one.declined for one in own), ""))
 
 
-def _members(source: str, target: pb.ShardTarget) -> Iterator[Member]:
+def _members(source: str, target: pb.ShardTarget) -> Iterator[LockMember]:
     for one in target.tables:
         parked = None
         if one.HasField("parked"):
             at = one.parked
-            parked = Parked(
+            parked = ReportedStatement(
                 at.statement, at.form, at.after, at.position, at.since, at.reason, at.contradicts, at.after_run
             )
-        yield Member(source, one.schema, one.table, one.structure, parked)
+        yield LockMember(source, one.schema, one.table, one.structure, parked)

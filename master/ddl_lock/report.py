@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 from shardmerge.master.ddl_lock.records import Situations, Target, to_lock
 from shardmerge.master.ddl_lock.resolver import Wait, resolve
-from shardmerge.master.ddl_lock.situation import Lock, Member, ShardState, Situation, Stage, shard_state
+from shardmerge.master.ddl_lock.situation import Lock, LockMember, LockStage, ShardState, Situation, shard_state
 from shardmerge.master.state import State
 from shardmerge.proto import errors
 from shardmerge.proto import master_pb2 as pb
@@ -61,9 +61,9 @@ def sync_of(situation: Situation, lock: Lock) -> tuple[list[str], list[str]]:
     return synced, unsynced
 
 
-def conflicts_of(situation: Situation, lock: Lock) -> tuple[Member, ...]:
+def conflicts_of(situation: Situation, lock: Lock) -> tuple[LockMember, ...]:
     """Tables that block a gathering lock because they are parked at another statement."""
-    return situation.in_state(lock, ShardState.CONFLICTING) if lock.stage is Stage.GATHERING else ()
+    return situation.in_state(lock, ShardState.CONFLICTING) if lock.stage is LockStage.GATHERING else ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ class Conflict:
     lock's. ``since``: Unix seconds."""
 
     target: Target
-    first: Member
+    first: LockMember
     since: float
     error: ShardmergeError
 
@@ -91,11 +91,11 @@ def conflicts_in(state: State) -> Mapping[Target, Conflict]:
     return found
 
 
-def _first(conflicts: tuple[Member, ...]) -> Member:
+def _first(conflicts: tuple[LockMember, ...]) -> LockMember:
     return min(conflicts, key=lambda member: member.parked.since if member.parked else 0.0)
 
 
-def conflict(target: Target, lock: Lock, conflicts: tuple[Member, ...]) -> ShardmergeError:
+def conflict(target: Target, lock: Lock, conflicts: tuple[LockMember, ...]) -> ShardmergeError:
     """The error for a conflict: both statements, and the ways out."""
     first = _first(conflicts)
     parked = first.parked
@@ -114,13 +114,13 @@ def conflict(target: Target, lock: Lock, conflicts: tuple[Member, ...]) -> Shard
 def waiting_for(situation: Situation, lock: Lock) -> str:
     """What has to happen next, as a phrase that follows "until"."""
     match lock.stage:
-        case Stage.EXECUTING:
+        case LockStage.EXECUTING:
             unable = ", which is paused or has no worker," if lock.owner in situation.unable else ""
             return f"source {lock.owner}{unable} has run the statement at the target"
-        case Stage.RELEASED:
+        case LockStage.RELEASED:
             left = situation.in_state(lock, ShardState.READY)
             return f"shard table(s) {_names(left)} have continued" if left else "the master checks again"
-        case Stage.GATHERING:
+        case LockStage.GATHERING:
             step = resolve(situation, lock.since, "")
             if not isinstance(step, Wait):
                 return "the master checks again"
@@ -138,7 +138,7 @@ def waiting_for(situation: Situation, lock: Lock) -> str:
             return "; ".join(part for part in parts if part)
 
 
-def _table(member: Member, lock: Lock, now: float) -> pb.DDLLockTable:
+def _table(member: LockMember, lock: Lock, now: float) -> pb.DDLLockTable:
     table_state = shard_state(member, lock)
     parked = member.parked
     since = lock.since if table_state is ShardState.MISSING else parked.since if parked else 0.0
@@ -155,7 +155,7 @@ def _table(member: Member, lock: Lock, now: float) -> pb.DDLLockTable:
     )
 
 
-def _names(members: Iterable[Member]) -> str:
+def _names(members: Iterable[LockMember]) -> str:
     return listed([f"{member.source} `{member.schema}`.`{member.table}`" for member in members], _MAX_NAMED)
 
 

@@ -23,7 +23,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from shardmerge.master.ddl_lock.situation import Lock, Member, Parked, ShardState, Situation, Stage
+from shardmerge.master.ddl_lock.situation import Lock, LockMember, LockStage, ReportedStatement, ShardState, Situation
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Open:
 
 
 @dataclass(frozen=True, slots=True)
-class Execute:
+class LetOwnerExecute:
     """Let the owner run the statement."""
 
     lock: Lock
@@ -55,7 +55,7 @@ class TakeBack:
 
 
 @dataclass(frozen=True, slots=True)
-class Release:
+class ReleaseTables:
     """The statement has been run: the tables parked at it continue."""
 
     lock: Lock
@@ -78,9 +78,9 @@ class Wait:
     """Wait for these tables while the lock gathers; if all are empty, for the owner or for tables that continue.
     ``contradicting``: an operator must decide about these tables."""
 
-    missing: tuple[Member, ...] = ()
-    conflicts: tuple[Member, ...] = ()
-    contradicting: tuple[Member, ...] = ()
+    missing: tuple[LockMember, ...] = ()
+    conflicts: tuple[LockMember, ...] = ()
+    contradicting: tuple[LockMember, ...] = ()
     unknown: tuple[str, ...] = ()
 
 
@@ -89,7 +89,7 @@ class Nothing:
     """There is no lock, and none is needed."""
 
 
-Change = Open | Execute | ChangeOwner | TakeBack | Release | Unlock | Close
+Change = Open | LetOwnerExecute | ChangeOwner | TakeBack | ReleaseTables | Unlock | Close
 Step = Change | Wait | Nothing
 
 
@@ -110,13 +110,13 @@ def resolve(situation: Situation, now: float, generation: str) -> Step:
         chosen = choose(situation, now, generation)
         return Open(chosen) if chosen else Nothing()
     match lock.stage:
-        case Stage.GATHERING:
+        case LockStage.GATHERING:
             return _gather(situation, lock, now, generation)
-        case Stage.EXECUTING:
+        case LockStage.EXECUTING:
             if situation.has_run(lock):
-                return Release(replace(lock, stage=Stage.RELEASED))
+                return ReleaseTables(replace(lock, stage=LockStage.RELEASED))
             if situation.is_declined(lock):
-                return TakeBack(replace(lock, stage=Stage.GATHERING))
+                return TakeBack(replace(lock, stage=LockStage.GATHERING))
             if lock.owner in situation.reports and lock.owner not in situation.unable:
                 return Wait()
             # Whether the owner has run it is unknown: the next owner finds that out at the target.
@@ -127,7 +127,7 @@ def resolve(situation: Situation, now: float, generation: str) -> Step:
             if heir is not None:
                 return ChangeOwner(replace(lock, owner=heir.source))
             return Wait() if lock.owner in situation.reports else Close()
-        case Stage.RELEASED:
+        case LockStage.RELEASED:
             return Wait() if situation.in_state(lock, ShardState.READY) else Close()
 
 
@@ -147,15 +147,15 @@ def _gather(situation: Situation, lock: Lock, now: float, generation: str) -> St
     unknown = situation.unknown()
     if missing or conflicts or contradicting or unknown or situation.is_declined(lock):
         return Wait(missing, conflicts, contradicting, unknown)
-    return Execute(replace(lock, stage=Stage.EXECUTING))
+    return LetOwnerExecute(replace(lock, stage=LockStage.EXECUTING))
 
 
 def unlock(lock: Lock, owner: str = "") -> Unlock:
     """The operator lets ``owner`` run the statement without the missing tables; "": no source runs it, and parked
     tables continue."""
     if owner:
-        return Unlock(replace(lock, owner=owner, stage=Stage.EXECUTING, forced=True))
-    return Unlock(replace(lock, stage=Stage.RELEASED, forced=True))
+        return Unlock(replace(lock, owner=owner, stage=LockStage.EXECUTING, forced=True))
+    return Unlock(replace(lock, stage=LockStage.RELEASED, forced=True))
 
 
 def violations(situation: Situation, step: Step) -> tuple[str, ...]:
@@ -173,39 +173,43 @@ def violations(situation: Situation, step: Step) -> tuple[str, ...]:
 
 
 def _broken_by_open(situation: Situation, old: Lock | None, lock: Lock) -> Iterable[str]:
-    if old is not None and (old.stage is not Stage.GATHERING or old.generation == lock.generation):
+    if old is not None and (old.stage is not LockStage.GATHERING or old.generation == lock.generation):
         yield f"lock {old.generation} is {old.stage.value} and would be replaced by {lock.generation}"
-    if lock.stage is not Stage.GATHERING or lock.forced or not _ready_at(situation, lock):
+    if lock.stage is not LockStage.GATHERING or lock.forced or not _ready_at(situation, lock):
         yield f"lock {lock.generation} does not begin as a gathering lock"
 
 
 def _broken_by_move(
-    situation: Situation, old: Lock | None, step: Execute | ChangeOwner | TakeBack | Release | Unlock
+    situation: Situation, old: Lock | None, step: LetOwnerExecute | ChangeOwner | TakeBack | ReleaseTables | Unlock
 ) -> Iterable[str]:
     lock = step.lock
     if old is None or _same(old) != _same(lock):
         yield f"lock {lock.generation} is not the existing one"
         return
-    if old.stage is Stage.RELEASED:
+    if old.stage is LockStage.RELEASED:
         yield f"lock {lock.generation} would be taken back after its release"
-    if lock.stage is not Stage.RELEASED and not _ready_at(situation, lock):
+    if lock.stage is not LockStage.RELEASED and not _ready_at(situation, lock):
         yield f"owner {lock.owner} is not parked at the statement of lock {lock.generation}"
     match step:
-        case Execute():
+        case LetOwnerExecute():
             not_ready = situation.in_state(lock, ShardState.MISSING, ShardState.CONFLICTING)
             not_ready += situation.contradicting(lock)
-            if old.stage is not Stage.GATHERING or not_ready or situation.unknown():
+            if old.stage is not LockStage.GATHERING or not_ready or situation.unknown():
                 yield f"lock {lock.generation} would execute without {not_ready or situation.unknown()}"
             if situation.is_declined(lock):
                 yield f"owner {lock.owner} has declined to run the statement of lock {lock.generation}"
         case ChangeOwner():
-            if old.stage is Stage.EXECUTING and old.owner in situation.reports and old.owner not in situation.unable:
+            if (
+                old.stage is LockStage.EXECUTING
+                and old.owner in situation.reports
+                and old.owner not in situation.unable
+            ):
                 yield f"owner {old.owner} may be running the statement of lock {lock.generation}"
         case TakeBack():
-            if old.stage is not Stage.EXECUTING or not situation.is_declined(lock):
+            if old.stage is not LockStage.EXECUTING or not situation.is_declined(lock):
                 yield f"owner {old.owner} may be running the statement of lock {lock.generation}"
-        case Release():
-            if old.stage is not Stage.EXECUTING or not situation.has_run(lock):
+        case ReleaseTables():
+            if old.stage is not LockStage.EXECUTING or not situation.has_run(lock):
                 yield f"lock {lock.generation} would be released before its statement was run"
         case Unlock():
             if not lock.forced:
@@ -217,7 +221,7 @@ def _broken_by_close(situation: Situation, old: Lock | None) -> Iterable[str]:
         yield "there is no lock to close"
     elif situation.in_state(old, ShardState.READY):
         yield f"tables are parked at the statement of lock {old.generation}"
-    elif old.stage is Stage.EXECUTING and old.owner in situation.reports:
+    elif old.stage is LockStage.EXECUTING and old.owner in situation.reports:
         yield f"owner {old.owner} may be running the statement of lock {old.generation}"
 
 
@@ -230,19 +234,19 @@ def _ready_at(situation: Situation, lock: Lock) -> bool:
     return any(member.source == lock.owner for member in situation.in_state(lock, ShardState.READY))
 
 
-def _first_of_each_form(members: Iterable[Member]) -> list[tuple[Member, Parked]]:
+def _first_of_each_form(members: Iterable[LockMember]) -> list[tuple[LockMember, ReportedStatement]]:
     """For each statement at which tables are parked, the table that reached it first; in that order."""
-    found: dict[str, tuple[Member, Parked]] = {}
+    found: dict[str, tuple[LockMember, ReportedStatement]] = {}
     for member in sorted(members, key=_arrival):
         if member.parked is not None:
             found.setdefault(member.parked.form, (member, member.parked))
     return list(found.values())
 
 
-def _first(members: Iterable[Member]) -> Member | None:
+def _first(members: Iterable[LockMember]) -> LockMember | None:
     return min(members, key=_arrival, default=None)
 
 
-def _arrival(member: Member) -> tuple[float, str, str, str]:
+def _arrival(member: LockMember) -> tuple[float, str, str, str]:
     """Sort key for the order of arrival; the names decide between equal times."""
     return member.parked.since if member.parked else 0.0, member.source, member.schema, member.table

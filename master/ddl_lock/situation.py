@@ -10,18 +10,18 @@ from shardmerge.proto import ddl_lock_rule
 from shardmerge.proto.ddl_lock_rule import ShardState
 
 
-class Stage(enum.Enum):
+class LockStage(enum.Enum):
     GATHERING = "gathering"
     EXECUTING = "executing"
     RELEASED = "released"
 
 
 @dataclass(frozen=True, slots=True)
-class Parked:
+class ReportedStatement:
     """The statement at which a table is parked; see ``ParkedAt``. ``since``: Unix seconds. ``reason``: why its target
     could not apply it at once, under ``shard-mode: optimistic``; ``contradicts``: no lock may let the table continue as
     long as its source reports that: other tables, its own further statements or an operator must end it. ``after_run``:
-    see :class:`shardmerge.proto.ddl_lock_rule.ParkedStatement`."""
+    see :class:`shardmerge.proto.ddl_lock_rule.ParkedTableStatement`."""
 
     statement: str
     form: str
@@ -34,22 +34,22 @@ class Parked:
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class LockMember:
     """A shard table of the target; ``structure`` is a digest."""
 
     source: str
     schema: str
     table: str
     structure: str
-    parked: Parked | None = None
+    parked: ReportedStatement | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class SourceReport:
     """What a source reports. ``executed``: generation of the last lock whose statement it has run. ``declined``: of the
     lock whose statement it, as the owner, does not run now: a table is not where another report has it."""
 
-    members: tuple[Member, ...] = ()
+    members: tuple[LockMember, ...] = ()
     executed: str = ""
     declined: str = ""
 
@@ -65,7 +65,7 @@ class Lock:
     before: str
     after: str
     since: float
-    stage: Stage = Stage.GATHERING
+    stage: LockStage = LockStage.GATHERING
     forced: bool = False
 
 
@@ -74,22 +74,22 @@ class Situation:
     """One target table, as it was read. ``reports``: by source of the task; None: the source has not reported yet.
     ``unable``: sources that cannot run a statement now: their subtask is paused, or no live worker has them."""
 
-    reports: Mapping[str, Report | None]
+    reports: Mapping[str, SourceReport | None]
     lock: Lock | None = None
     unable: frozenset[str] = frozenset()
 
-    def members(self) -> tuple[Member, ...]:
+    def members(self) -> tuple[LockMember, ...]:
         return tuple(member for report in self.reports.values() if report for member in report.members)
 
     def unknown(self) -> tuple[str, ...]:
         """Sources that have not reported."""
         return tuple(source for source, report in self.reports.items() if report is None)
 
-    def in_state(self, lock: Lock, *wanted: ShardState) -> tuple[Member, ...]:
+    def in_state(self, lock: Lock, *wanted: ShardState) -> tuple[LockMember, ...]:
         """Tables that have one of the ``wanted`` states with respect to ``lock``."""
         return tuple(member for member in self.members() if shard_state(member, lock) in wanted)
 
-    def contradicting(self, lock: Lock) -> tuple[Member, ...]:
+    def contradicting(self, lock: Lock) -> tuple[LockMember, ...]:
         """Tables that are parked at the lock's statement and must not continue by themselves."""
         ready = self.in_state(lock, ShardState.READY)
         return tuple(member for member in ready if member.parked and member.parked.contradicts)
@@ -100,7 +100,7 @@ class Situation:
         report = self.reports.get(lock.owner)
         return not lock.forced and report is not None and report.declined == lock.generation
 
-    def able(self, members: Iterable[Member]) -> tuple[Member, ...]:
+    def able(self, members: Iterable[LockMember]) -> tuple[LockMember, ...]:
         """Those of ``members`` whose source can run a statement now."""
         return tuple(member for member in members if member.source not in self.unable)
 
@@ -109,11 +109,11 @@ class Situation:
         return any(report.executed == lock.generation for report in self.reports.values() if report)
 
 
-def is_parked_at(member: Member, lock: Lock) -> bool:
+def is_parked_at(member: LockMember, lock: Lock) -> bool:
     """See :func:`shardmerge.proto.ddl_lock_rule.is_parked_at`."""
     return ddl_lock_rule.is_parked_at(member.structure, member.parked, lock)
 
 
-def shard_state(member: Member, lock: Lock) -> ShardState:
+def shard_state(member: LockMember, lock: Lock) -> ShardState:
     """See :func:`shardmerge.proto.ddl_lock_rule.shard_state`."""
     return ddl_lock_rule.shard_state(member.structure, member.parked, lock)

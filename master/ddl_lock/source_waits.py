@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from shardmerge.master.ddl_lock.records import Target, has_parked, report_of, to_lock
 from shardmerge.master.ddl_lock.report import AT_STATEMENT, Conflict
-from shardmerge.master.ddl_lock.situation import Lock, Member, shard_state
+from shardmerge.master.ddl_lock.situation import Lock, LockMember, shard_state
 from shardmerge.master.state import State
 from shardmerge.proto import worker_pb2 as pb
 from shardmerge.proto.rpc.coded_errors import error_to_proto
@@ -20,8 +20,8 @@ class SourceWait:
     opened."""
 
     target: Target
-    parked: tuple[Member, ...]
-    others: tuple[Member, ...]
+    parked: tuple[LockMember, ...]
+    others: tuple[LockMember, ...]
     lock: Lock | None
 
     @property
@@ -77,10 +77,10 @@ def _group(wait: SourceWait, conflict: Conflict | None) -> pb.ShardingGroup:
     )
 
 
-def _has_reached(member: Member, lock: Lock | None) -> bool:
+def _has_reached(member: LockMember, lock: Lock | None) -> bool:
     """Whether it has reached the lock's statement; before the lock is opened, whether it is parked at all."""
     return member.parked is not None if lock is None else shard_state(member, lock) in AT_STATEMENT
 
 
-def _since(member: Member) -> float:
+def _since(member: LockMember) -> float:
     return member.parked.since if member.parked is not None else 0.0

@@ -11,10 +11,10 @@ from shardmerge.master.ddl_lock.report import conflict, conflicts_of, waiting_fo
 from shardmerge.master.ddl_lock.resolver import (
     ChangeOwner,
     Close,
-    Execute,
+    LetOwnerExecute,
     Nothing,
     Open,
-    Release,
+    ReleaseTables,
     Step,
     TakeBack,
     Unlock,
@@ -22,7 +22,7 @@ from shardmerge.master.ddl_lock.resolver import (
     resolve,
     violations,
 )
-from shardmerge.master.ddl_lock.situation import Lock, Member, Situation
+from shardmerge.master.ddl_lock.situation import Lock, LockMember, Situation
 from shardmerge.master.leader.counts import LeaderCounts
 from shardmerge.master.leader.loop import LeaderLoop
 from shardmerge.master.state import State
@@ -41,7 +41,7 @@ class _AlertState:
     """What was logged of one lock. ``alert_at``: when to log (again) that it waits; Unix seconds."""
 
     alert_at: float
-    conflicts: frozenset[Member] = frozenset()
+    conflicts: frozenset[LockMember] = frozenset()
 
 
 class DdlLockLoop:
@@ -112,13 +112,13 @@ class DdlLockLoop:
         match step:
             case Open(lock):
                 log.info("ddl lock opened", owner=lock.owner, statement=lock.statement)
-            case Execute(lock):
+            case LetOwnerExecute(lock):
                 log.info("ddl lock executing", owner=lock.owner, statement=lock.statement)
             case ChangeOwner(lock):
                 log.info("ddl lock has another owner", owner=lock.owner, stage=lock.stage.value)
             case TakeBack(lock):
                 log.info("ddl lock gathers again", owner=lock.owner, statement=lock.statement)
-            case Release(lock) | Unlock(lock):
+            case ReleaseTables(lock) | Unlock(lock):
                 log.info("ddl lock released", statement=lock.statement, forced=lock.forced)
             case Close():
                 log.info("ddl lock closed", statement=seen.lock.statement if seen.lock else "")

@@ -8,7 +8,7 @@ from shardmerge.master.leader.counts import LeaderCounts
 from shardmerge.master.leader.loop import LeaderLoop
 from shardmerge.master.placement import after, place, violations
 from shardmerge.master.store import Leadership, Store, addresses
-from shardmerge.master.task_history.steps import WorkerWatch, placement_events
+from shardmerge.master.task_history.steps import WorkerChanges, placement_events
 from shardmerge.master.workers.client import Workers
 from shardmerge.proto import errors
 from shardmerge.proto.etcd import Etcd
@@ -29,7 +29,7 @@ class Scheduler:
         history: History,
     ) -> None:
         self._history = history
-        self._watch = WorkerWatch()
+        self._watch = WorkerChanges()
         self._store = store
         self._counts = counts
         self._workers = workers

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from shardmerge.master.ddl_lock.records import Situations, Target, to_lock
 from shardmerge.master.ddl_lock.report import conflicts_in, sync_of
-from shardmerge.master.ddl_lock.situation import Stage
+from shardmerge.master.ddl_lock.situation import LockStage
 from shardmerge.master.leader.counts import LeaderFigures
 from shardmerge.master.state import State
 from shardmerge.proto import common_pb2
@@ -145,7 +145,7 @@ def _locks(state: State, now: float) -> Iterator[Sample]:
                 source_id=table.source,
                 table=f"`{table.schema}`.`{table.table}`",
             )
-        for stage in Stage:
+        for stage in LockStage:
             yield own_master.DDL_LOCKS.sample(stages[task, stage.value], task=task, stage=stage.value)
         for kind in ("Un-synced", "Synced"):
             yield dm_other.DDL_STATE.sample(stages[task, kind], task=task, type=kind)

@@ -12,7 +12,7 @@ from shardmerge.proto.errors import ShardmergeError
 
 
 @dataclass(frozen=True, slots=True)
-class Holder:
+class PlacedSubtask:
     """A subtask, its source, and the worker that has it."""
 
     subtask: config.SubTaskConfig

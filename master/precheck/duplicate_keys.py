@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from shardmerge.master.precheck.asked_sources import CheckItem, Holder
+from shardmerge.master.precheck.asked_sources import CheckItem, PlacedSubtask
 from shardmerge.master.precheck.key_merge import (
     SHOWN,
     KeyGroup,
@@ -54,14 +54,14 @@ class KeyChecks:
         if not copying:
             why = "task-mode incremental copies no rows"
             return [_passed(source, why) for source in wanted]
-        holders: dict[str, Holder] = {}
+        holders: dict[str, PlacedSubtask] = {}
         results: list[pb.CheckResult] = []
         for one in copying:
             holder = self.state.worker_of(one.source_id)
             if holder is None or one.source_id not in self.state.sources:
                 results.append(_ITEM.unasked(one.source_id, errors.master.SOURCE_UNBOUND(source=one.source_id)))
                 continue
-            holders[one.source_id] = Holder(one, self.state.sources[one.source_id].value.config, holder)
+            holders[one.source_id] = PlacedSubtask(one, self.state.sources[one.source_id].value.config, holder)
         sampled: list[pb.KeyShard] = []
         for answer in self.workers.for_each(list(holders.values()), self._sample):
             if isinstance(answer, pb.CheckResult):
@@ -80,7 +80,7 @@ class KeyChecks:
         ]
 
     def _judged(
-        self, found: Sequence[KeyGroup], holders: Mapping[str, Holder], wanted: Sequence[str], *, proven: bool
+        self, found: Sequence[KeyGroup], holders: Mapping[str, PlacedSubtask], wanted: Sequence[str], *, proven: bool
     ) -> list[pb.CheckResult]:
         results: list[pb.CheckResult] = []
         proven_for: dict[str, list[str]] = {source: [] for source in wanted}
@@ -117,7 +117,7 @@ class KeyChecks:
             _passed(source, "; ".join(texts)) for source, texts in proven_for.items() if texts and source not in bad
         ]
 
-    def _sample(self, holder: Holder) -> pb.CheckKeysResponse | pb.CheckResult:
+    def _sample(self, holder: PlacedSubtask) -> pb.CheckKeysResponse | pb.CheckResult:
         request = pb.CheckKeysRequest(source=holder.source, subtask=holder.subtask)
         try:
             return self.workers.call(holder.worker, lambda stub: stub.CheckKeys, request, self.seconds)
@@ -126,14 +126,14 @@ class KeyChecks:
 
     # --- sampled
 
-    def _look_up(self, found: Sequence[KeyGroup], holders: Mapping[str, Holder]) -> list[str | ShardmergeError]:
+    def _look_up(self, found: Sequence[KeyGroup], holders: Mapping[str, PlacedSubtask]) -> list[str | ShardmergeError]:
         """The outcome for each group."""
         samples = [shard for group in found for shard in group.shards]
         clashes: list[pb.KeyClash] = []
         looked_up = 0
         broken: dict[str, ShardmergeError] = {}
 
-        def ask(holder: Holder) -> pb.CheckKeysResponse | ShardmergeError:
+        def ask(holder: PlacedSubtask) -> pb.CheckKeysResponse | ShardmergeError:
             request = pb.CheckKeysRequest(source=holder.source, subtask=holder.subtask, looked_for=samples)
             try:
                 return self.workers.call(holder.worker, lambda stub: stub.CheckKeys, request, self.seconds)
@@ -151,7 +151,7 @@ class KeyChecks:
 
     # --- proven
 
-    def _prove(self, group: KeyGroup, holders: Mapping[str, Holder]) -> str | ShardmergeError:
+    def _prove(self, group: KeyGroup, holders: Mapping[str, PlacedSubtask]) -> str | ShardmergeError:
         try:
             streams = [
                 stream
@@ -170,7 +170,7 @@ class KeyChecks:
             return _duplicates(group, proof.shown, proof.twice - len(proof.shown))
         return f"all {proof.read} keys were read, none exists twice"
 
-    def _read(self, group: KeyGroup, holder: Holder) -> Iterator[pb.KeyBatch]:
+    def _read(self, group: KeyGroup, holder: PlacedSubtask) -> Iterator[pb.KeyBatch]:
         names = next(
             (one.target_schema, one.target_table, list(one.columns))
             for one in group.shards

@@ -84,7 +84,7 @@ def table_of(shard: pb.KeyShard) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Stream:
+class KeyStream:
     """The keys that one worker reads; ``tables`` by number."""
 
     source: str
@@ -94,7 +94,7 @@ class Stream:
 
 
 @dataclass(frozen=True, slots=True)
-class Proof:
+class KeyMergeResult:
     """``read``: keys; ``twice``: values that several rows have; ``shown``: some of them."""
 
     read: int
@@ -102,13 +102,13 @@ class Proof:
     shown: tuple[str, ...]
 
 
-def opened(source: str, batches: Iterator[pb.KeyBatch]) -> Stream | None:
+def opened(source: str, batches: Iterator[pb.KeyBatch]) -> KeyStream | None:
     """Read the first batch; None when the worker no longer has such a table."""
     first = next(batches, None)
-    return None if first is None else Stream(source, first.form, tuple(first.tables), batches)
+    return None if first is None else KeyStream(source, first.form, tuple(first.tables), batches)
 
 
-def prove(streams: Sequence[Stream]) -> Proof:
+def prove(streams: Sequence[KeyStream]) -> KeyMergeResult:
     """Merge streams of one form; holds one batch of each."""
     entries = heapq.merge(*(_entries(stream) for stream in streams), key=lambda entry: entry[0])
     read = twice = 0
@@ -125,10 +125,10 @@ def prove(streams: Sequence[Stream]) -> Proof:
             twice += 1
             if len(shown) < SHOWN:
                 shown.append(f"{key} in {', '.join(tables)}")
-    return Proof(read, twice, tuple(shown))
+    return KeyMergeResult(read, twice, tuple(shown))
 
 
-def _entries(stream: Stream) -> Iterator[tuple[bytes, str, str]]:
+def _entries(stream: KeyStream) -> Iterator[tuple[bytes, str, str]]:
     for batch in stream.batches:
         for order, number, key in zip(batch.orders, batch.shards, batch.shown, strict=True):
             yield order, f"{stream.source} {stream.tables[number]}", key

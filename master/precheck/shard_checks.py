@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from shardmerge.master.precheck.asked_sources import CheckItem, Holder
+from shardmerge.master.precheck.asked_sources import CheckItem, PlacedSubtask
 from shardmerge.master.state import State
 from shardmerge.master.workers.client import Workers
 from shardmerge.proto import config_pb2 as config
@@ -43,16 +43,16 @@ class ShardChecks:
             return []
         asked = {one.source_id: one for one in (*family, *subtasks)}
         results: list[pb.CheckResult] = []
-        holders: list[Holder] = []
+        holders: list[PlacedSubtask] = []
         for source, subtask in asked.items():
             worker = self.state.worker_of(source)
             if worker is not None and source in self.state.sources:
-                holders.append(Holder(subtask, self.state.sources[source].value.config, worker))
+                holders.append(PlacedSubtask(subtask, self.state.sources[source].value.config, worker))
             elif source not in checked:  # of a checked source each item fails
                 results.append(_ITEM.unasked(source, errors.master.SOURCE_UNBOUND(source=source)))
         started = {one.source_id for one in subtasks}
 
-        def read(holder: Holder) -> Sequence[pb.ShardStructure] | ShardmergeError:
+        def read(holder: PlacedSubtask) -> Sequence[pb.ShardStructure] | ShardmergeError:
             recorded = self.as_recorded or holder.source.source_id not in started
             request = pb.CheckShardsRequest(source=holder.source, subtask=holder.subtask, as_recorded=recorded)
             try:
@@ -61,7 +61,7 @@ class ShardChecks:
                 return error
 
         found: list[pb.ShardStructure] = []
-        answering: list[Holder] = []
+        answering: list[PlacedSubtask] = []
         for holder, answer in zip(holders, self.workers.for_each(holders, read), strict=True):
             if isinstance(answer, ShardmergeError):
                 results.append(_ITEM.unasked(holder.source.source_id, answer))
@@ -73,7 +73,7 @@ class ShardChecks:
         return results
 
     def _compare(
-        self, structures: Sequence[pb.ShardStructure], holders: Sequence[Holder], checked: Sequence[str]
+        self, structures: Sequence[pb.ShardStructure], holders: Sequence[PlacedSubtask], checked: Sequence[str]
     ) -> Sequence[pb.CheckResult]:
         sources = {one.source for one in structures}
         holder = next(one for one in holders if one.source.source_id in sources)

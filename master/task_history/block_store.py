@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TypeVar
 
 from shardmerge.master.store import Leadership
-from shardmerge.master.task_history.blocks import DAY, Block, block_at, block_named, days_to_thin, thinned, valid
+from shardmerge.master.task_history.blocks import DAY, SampleBlock, block_at, block_named, days_to_thin, thinned, valid
 from shardmerge.proto import etcd_keys
 from shardmerge.proto import state_pb2 as pb
 from shardmerge.proto.etcd import Delete, Etcd, Put
@@ -25,7 +25,7 @@ class BlockStore:
         self._etcd = etcd
         self._leadership = leadership
         self._interval = interval
-        self._current: dict[str, tuple[Block, list[pb.HistorySample]]] = {}
+        self._current: dict[str, tuple[SampleBlock, list[pb.HistorySample]]] = {}
 
     def forget(self) -> None:
         self._current.clear()
@@ -59,7 +59,7 @@ class BlockStore:
     def thin(self, keys: Sequence[str], now: float) -> None:
         """Write the records of the days that ended more than a day ago, and remove their blocks. ``keys``: of all
         blocks. Raises as :meth:`add`; a later call continues."""
-        by_task: dict[str, list[Block]] = {}
+        by_task: dict[str, list[SampleBlock]] = {}
         for key in keys:
             match etcd_keys.names(key, etcd_keys.HISTORY_SAMPLES):
                 case (task, name) if (block := block_named(name)) is not None:
@@ -68,7 +68,7 @@ class BlockStore:
                     pass
         for task, blocks in sorted(by_task.items()):
             for day, members in days_to_thin(blocks, now).items():
-                whole = Block(day, DAY)
+                whole = SampleBlock(day, DAY)
                 if whole not in blocks:  # else only the removal is left to do
                     self._commit([_put(task, whole, thinned(_samples(self._etcd, task, members)))])
                 for batch in _batches(members):
@@ -94,13 +94,13 @@ def read_samples(etcd: Etcd, task: str) -> tuple[list[pb.HistorySample], int]:
     return sorted(samples, key=lambda one: one.at), records.count(None)
 
 
-def _samples(etcd: Etcd, task: str, blocks: Sequence[Block]) -> list[pb.HistorySample]:
+def _samples(etcd: Etcd, task: str, blocks: Sequence[SampleBlock]) -> list[pb.HistorySample]:
     found = [etcd.get(etcd_keys.history_block(task, block.name)) for block in blocks]
     records = [decode(pb.HistorySamplesRecord, record.value) for record in found if record is not None]
     return [sample for record in records if record is not None for sample in record.samples]
 
 
-def _put(task: str, block: Block, samples: Sequence[pb.HistorySample]) -> Put:
+def _put(task: str, block: SampleBlock, samples: Sequence[pb.HistorySample]) -> Put:
     record = pb.HistorySamplesRecord(version=VERSION, samples=samples)
     return Put(etcd_keys.history_block(task, block.name), etcd_keys.encode(record))
 

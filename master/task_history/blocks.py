@@ -20,7 +20,7 @@ _HOUR = 3_600
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Block:
+class SampleBlock:
     """``begin``: Unix seconds, a multiple of ``seconds``."""
 
     begin: int
@@ -36,18 +36,18 @@ class Block:
         return self.begin // DAY * DAY
 
 
-def block_at(now: float, interval: int) -> Block:
+def block_at(now: float, interval: int) -> SampleBlock:
     """The block that takes a sample at ``now``."""
     seconds = min(interval * SAMPLES, DAY)
-    return Block(int(now) // seconds * seconds, seconds)
+    return SampleBlock(int(now) // seconds * seconds, seconds)
 
 
-def block_named(name: str) -> Block | None:
+def block_named(name: str) -> SampleBlock | None:
     """None: the name is not one of a block of this version."""
     begin, _, seconds = name.partition("-")
     if not begin.isdecimal() or not seconds.isdecimal() or int(seconds) < 1:
         return None
-    return Block(int(begin), int(seconds))
+    return SampleBlock(int(begin), int(seconds))
 
 
 def is_sampled(samples: Sequence[pb.HistorySample], now: float, interval: int) -> bool:
@@ -55,9 +55,9 @@ def is_sampled(samples: Sequence[pb.HistorySample], now: float, interval: int) -
     return any(int(one.at) // interval >= int(now) // interval for one in samples)
 
 
-def days_to_thin(blocks: Iterable[Block], now: float) -> dict[int, list[Block]]:
+def days_to_thin(blocks: Iterable[SampleBlock], now: float) -> dict[int, list[SampleBlock]]:
     """Blocks shorter than a day, by day, of the days that ended more than a day ago."""
-    found: dict[int, list[Block]] = defaultdict(list)
+    found: dict[int, list[SampleBlock]] = defaultdict(list)
     for block in sorted(blocks):
         if block.seconds < DAY and block.day + 2 * DAY <= now:
             found[block.day].append(block)
@@ -72,7 +72,7 @@ def thinned(samples: Iterable[pb.HistorySample]) -> list[pb.HistorySample]:
     return [merged(hours[hour]) for hour in sorted(hours)]
 
 
-def valid(blocks: Iterable[Block]) -> list[Block]:
+def valid(blocks: Iterable[SampleBlock]) -> list[SampleBlock]:
     """The blocks that count, by time."""
     known = set(blocks)
     days = {block.begin for block in known if block.seconds == DAY}

@@ -16,17 +16,17 @@ DAY_SECONDS = 86_400.0
 
 
 @dataclass(frozen=True, slots=True)
-class Bound:
+class RecordLimits:
     """``group``: the most records of a group, ``total``: of all."""
 
     group: int
     total: int
 
 
-ENTRIES = Bound(group=2_000, total=50_000)
+ENTRIES = RecordLimits(group=2_000, total=50_000)
 """Of each kind of each task. proto/task_history/record.py bounds an entry to 2 KiB, so all take at most 100 MiB; most
 have 300 to 500 bytes."""
-BLOCKS = Bound(group=2_000, total=10_000)
+BLOCKS = RecordLimits(group=2_000, total=10_000)
 """Of each task. A block has at most 24 samples, about 3 KiB, so all take at most 30 MiB."""
 
 
@@ -64,7 +64,7 @@ def stored_blocks(keys: Iterable[str]) -> list[Stored]:
     return found
 
 
-def to_remove(records: Sequence[Stored], now: float, days: float, bound: Bound) -> list[str]:
+def to_remove(records: Sequence[Stored], now: float, days: float, bound: RecordLimits) -> list[str]:
     """The keys of the records that are older than ``days`` or more than ``bound``; the oldest of each task first."""
     oldest = now - days * DAY_SECONDS
     kept: dict[str, list[Stored]] = defaultdict(list)

@@ -16,7 +16,7 @@ from shardmerge.proto import master_pb2 as pb
 from shardmerge.proto.config.task.task_file import parse_task
 from shardmerge.proto.errors import ShardmergeError
 from shardmerge.proto.listed_names import listed
-from shardmerge.proto.task_history.event import Event, Kind
+from shardmerge.proto.task_history.event import Event, HistoryEntryKind
 
 _MOST_NAMED = 5
 _NOT_DONE = (errors.master.NOT_LEADER, errors.master.NO_LEADER, errors.master.CALL_TOO_MANY)
@@ -94,7 +94,7 @@ def command_events(
     return [
         Event(
             task,
-            Kind.COMMAND,
+            HistoryEntryKind.COMMAND,
             at,
             command.text,
             tuple(sources),

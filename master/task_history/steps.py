@@ -9,10 +9,10 @@ from shardmerge.master.ddl_lock.records import Target
 from shardmerge.master.ddl_lock.resolver import (
     ChangeOwner,
     Close,
-    Execute,
+    LetOwnerExecute,
     Nothing,
     Open,
-    Release,
+    ReleaseTables,
     TakeBack,
     Unlock,
     Wait,
@@ -22,11 +22,11 @@ from shardmerge.master.ddl_lock.situation import Lock
 from shardmerge.master.placement import Bind, Step
 from shardmerge.master.state import State
 from shardmerge.proto.errors import ShardmergeError
-from shardmerge.proto.task_history.event import Event, Kind
+from shardmerge.proto.task_history.event import Event, HistoryEntryKind
 
 
 def placement_events(step: Step, state: State, now: float) -> Iterator[Event]:
-    """A stored step, for each task on the source. That a worker has lost a source shows the :class:`WorkerWatch`."""
+    """A stored step, for each task on the source. That a worker has lost a source shows the :class:`WorkerChanges`."""
     if not isinstance(step, Bind):
         return
     if step.before:
@@ -36,7 +36,7 @@ def placement_events(step: Step, state: State, now: float) -> Iterator[Event]:
     yield from _binding_events(step.source, text, state, now)
 
 
-class WorkerWatch:
+class WorkerChanges:
     """Compares the records with those of the previous call. The first call reports nothing: the previous leader has."""
 
     def __init__(self) -> None:
@@ -68,7 +68,7 @@ class WorkerWatch:
 
 def _binding_events(source: str, text: str, state: State, now: float) -> Iterator[Event]:
     for task in state.tasks_of(source):
-        yield Event(task, Kind.BINDING, now, text, (source,), same=text)
+        yield Event(task, HistoryEntryKind.BINDING, now, text, (source,), same=text)
 
 
 def lock_event(target: Target, before: Lock | None, step: LockStep, now: float) -> Event | None:
@@ -76,14 +76,14 @@ def lock_event(target: Target, before: Lock | None, step: LockStep, now: float) 
     match step:
         case Open(lock):
             return _lock_event(target, lock.statement, "lock opened: shard tables wait for each other", now)
-        case Execute(lock):
+        case LetOwnerExecute(lock):
             text = f"all shard tables have reached it: source {lock.owner} runs it"
             return _lock_event(target, lock.statement, text, now)
         case ChangeOwner(lock):
             return _lock_event(target, lock.statement, f"source {lock.owner} is to run it now", now)
         case TakeBack(lock):
             return _lock_event(target, lock.statement, "not run: shard tables have not reached it", now)
-        case Release(lock) | Unlock(lock):
+        case ReleaseTables(lock) | Unlock(lock):
             forced = ", as an operator has decided" if lock.forced else ""
             return _lock_event(target, lock.statement, f"released: the shard tables continue{forced}", now)
         case Close():
@@ -97,7 +97,7 @@ def conflict_event(target: Target, lock: Lock, error: ShardmergeError, now: floa
     """Shard tables wait at different statements."""
     return Event(
         target.task,
-        Kind.DDL,
+        HistoryEntryKind.DDL,
         now,
         "conflict: shard tables wait at different statements",
         same=f"conflict {lock.generation}",
@@ -112,4 +112,4 @@ def conflict_event(target: Target, lock: Lock, error: ShardmergeError, now: floa
 def _lock_event(target: Target, statement: str, text: str, now: float) -> Event:
     table = f"`{target.schema}`.`{target.table}`"
     same = "\n".join((table, text, statement))
-    return Event(target.task, Kind.DDL, now, text, same=same, statement=statement, target=table)
+    return Event(target.task, HistoryEntryKind.DDL, now, text, same=same, statement=statement, target=table)

@@ -37,7 +37,7 @@ class Reached:
 
 
 @dataclass(frozen=True, slots=True)
-class Failed:
+class SubtaskFailure:
     """The worker has tried; ``error`` is why the subtask stopped."""
 
     error: ErrorDetail
@@ -50,7 +50,7 @@ class NotYet:
     seen: str
 
 
-Judgement = Reached | Failed | NotYet
+Judgement = Reached | SubtaskFailure | NotYet
 
 
 def judge_subtask(goal: Goal, task: str, revision: int, status: worker.WorkerStatusResponse) -> Judgement:
@@ -72,7 +72,7 @@ def judge_subtask(goal: Goal, task: str, revision: int, status: worker.WorkerSta
             if stage in (common_pb2.STAGE_RUNNING, common_pb2.STAGE_FINISHED):
                 return Reached()
             if stage == common_pb2.STAGE_PAUSED and subtask.result.errors:
-                return Failed(subtask.result.errors[0])
+                return SubtaskFailure(subtask.result.errors[0])
             return seen
 
 
@@ -85,7 +85,7 @@ def judge_source(source: str, revision: int, status: worker.WorkerStatusResponse
     if status.source != source:
         return NotYet(f"the worker holds {status.source or 'no source'}")
     if status.relay.HasField("result") and status.relay.stage == common_pb2.STAGE_PAUSED:
-        return Failed(status.relay.result)
+        return SubtaskFailure(status.relay.result)
     return Reached()
 
 
@@ -171,7 +171,7 @@ class Waiter:
                 match judgement:
                     case Reached():
                         return pb.SourceResult(result=True, source=source, worker=name)
-                    case Failed():
+                    case SubtaskFailure():
                         return failed(source, name, error_from_proto(judgement.error))
                     case NotYet():
                         seen = judgement.seen

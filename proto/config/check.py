@@ -21,7 +21,7 @@ from shardmerge.proto.config.task.task_file import check_file, notes_of_task, st
 from shardmerge.proto.errors import config
 
 
-class Kind(enum.Enum):
+class FileKind(enum.Enum):
     """The kind of a configuration file."""
 
     TASK = "task"
@@ -30,11 +30,11 @@ class Kind(enum.Enum):
     WORKER = "worker"
 
 
-MODELS: Mapping[Kind, type[BaseModel]] = {
-    Kind.TASK: TaskModel,
-    Kind.SOURCE: SourceModel,
-    Kind.MASTER: MasterFile,
-    Kind.WORKER: WorkerFile,
+MODELS: Mapping[FileKind, type[BaseModel]] = {
+    FileKind.TASK: TaskModel,
+    FileKind.SOURCE: SourceModel,
+    FileKind.MASTER: MasterFile,
+    FileKind.WORKER: WorkerFile,
 }
 
 _LINE = re.compile(r"line (\d+): (.*)", re.DOTALL)
@@ -58,12 +58,12 @@ class Checked:
     file order."""
 
     file: str
-    kind: Kind | None
+    kind: FileKind | None
     findings: tuple[ConfigFinding, ...]
     notes: tuple[Note, ...] = ()
 
 
-def check_text(text: str, file: str, kind: Kind | None = None, environ: Mapping[str, str] | None = None) -> Checked:
+def check_text(text: str, file: str, kind: FileKind | None = None, environ: Mapping[str, str] | None = None) -> Checked:
     """Check a file completely. ``kind`` None: recognised by its keys. ``environ`` None: references to variables are not
     resolved, as they are the master's."""
     document, findings = compose_daemon(text, file)
@@ -76,15 +76,15 @@ def check_text(text: str, file: str, kind: Kind | None = None, environ: Mapping[
         )
         return Checked(file, None, (finding,))
     notes: tuple[str, ...] = ()
-    if kind is Kind.TASK:
+    if kind is FileKind.TASK:
         task, findings = check_file(document, environ)
         if task is not None:
             notes = (*notes_of_task(document, task), *(note for _, note in start_notes(document, task)))
-    elif kind is Kind.SOURCE:
+    elif kind is FileKind.SOURCE:
         source, findings = check_source(document, environ)
         notes = () if source is None else notes_of_source(document, source)
     else:
-        model: type[DaemonFile] = MasterFile if kind is Kind.MASTER else WorkerFile
+        model: type[DaemonFile] = MasterFile if kind is FileKind.MASTER else WorkerFile
         _, findings = check_daemon(document, model)
     refused = {found.key for found in findings if found.spec is config.NOT_SUPPORTED}
     every = (_note(file, text) for text in notes or notes_of(document, MODELS[kind]))
@@ -95,9 +95,9 @@ def check_text(text: str, file: str, kind: Kind | None = None, environ: Mapping[
     )
 
 
-def kind_of(document: Document) -> Kind | None:
+def kind_of(document: Document) -> FileKind | None:
     """The kind with the most keys in the file, misspelt ones count half; None: no key, or a tie."""
-    scores: dict[Kind, float] = {}
+    scores: dict[FileKind, float] = {}
     for kind, model in MODELS.items():
         known = known_keys(model)
         near = sum(1 for key in document.root if key not in known and nearest(key, known))

@@ -15,7 +15,7 @@ from shardmerge.proto.config import defaults
 from shardmerge.proto.config.database import Database, PasswordForm, check_database, database_notes, password_form
 from shardmerge.proto.config.document.file_model import LOWERED, FileModel, UInt32, validate
 from shardmerge.proto.config.document.notes import notes_of, refusals
-from shardmerge.proto.config.document.repair import Repaired, repaired
+from shardmerge.proto.config.document.repair import RepairedModel, repaired
 from shardmerge.proto.config.document.yaml_file import Document, read
 from shardmerge.proto.config.durations_and_sizes import Duration
 from shardmerge.proto.config.finding import ConfigFinding, error_of
@@ -164,7 +164,7 @@ def check_source(
 ) -> tuple[SourceModel | None, list[ConfigFinding]]:
     """The model of a source file, and every finding. Pure."""
     model, findings = validate(document, SourceModel)
-    whole = repaired(document, SourceModel) if model is None else Repaired(model)
+    whole = repaired(document, SourceModel) if model is None else RepairedModel(model)
     return model, findings if whole is None else [*findings, *_check(document, whole, environ)]
 
 
@@ -173,7 +173,9 @@ def notes_of_source(document: Document, model: SourceModel) -> tuple[str, ...]:
     return (*notes_of(document, SourceModel), *database_notes(document, ("from",), model.from_))
 
 
-def _check(document: Document, whole: Repaired[SourceModel], environ: Mapping[str, str] | None) -> list[ConfigFinding]:
+def _check(
+    document: Document, whole: RepairedModel[SourceModel], environ: Mapping[str, str] | None
+) -> list[ConfigFinding]:
     found = list(refusals(document, whole.model))
     if whole.is_sure(("from",)):
         found += check_database(document, ("from",), whole.model.from_, environ)

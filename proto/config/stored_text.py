@@ -21,7 +21,7 @@ from shardmerge.proto.config.secrets.endpoint_secrets import bound_to
 from shardmerge.proto.config.secrets.variables import variable_name
 from shardmerge.proto.config.security import CONTENTS, of_key
 from shardmerge.proto.errors import ShardmergeError, config
-from shardmerge.proto.secret import Binding, Bound, Unreadable, has_key, is_encrypted, to_plain, to_stored
+from shardmerge.proto.secret import Binding, Bound, UnreadableSecret, has_key, is_encrypted, to_plain, to_stored
 
 _BEFORE = re.compile(r"(?:[&!]\S*\s+)*")
 """Anchor and tag before a value."""
@@ -61,7 +61,7 @@ def encrypted_in_place(
             raise config.INVALID(finding=document.finding(here, message), more="")
         try:
             sealed, written = change(value, _bound(document, path, str(here[-1]))), text[span[0] : span[1]]
-        except Unreadable as why:
+        except UnreadableSecret as why:
             raise why.spec(finding=document.finding(here, str(why)), more="") from None
         before = _BEFORE.match(written)
         end = written[len(written.rstrip()) :]
@@ -117,7 +117,7 @@ def sealed_text(stored: str, path: KeyPath) -> str:
         if is_encrypted(stored):
             return to_stored(stored, _whole(path))
         return stored_text(read(stored, ""), stored, path)
-    except (ShardmergeError, Unreadable):
+    except (ShardmergeError, UnreadableSecret):
         return stored
 
 

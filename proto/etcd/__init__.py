@@ -16,7 +16,7 @@ from shardmerge.proto.etcd.types import (
     Operation,
     Put,
     Record,
-    Snapshot,
+    RecordSnapshot,
     TxnResult,
 )
 
@@ -32,6 +32,6 @@ __all__ = [
     "Operation",
     "Put",
     "Record",
-    "Snapshot",
+    "RecordSnapshot",
     "TxnResult",
 ]

@@ -26,7 +26,7 @@ from shardmerge.proto.etcd.types import (
     Operation,
     Put,
     Record,
-    Snapshot,
+    RecordSnapshot,
     TxnResult,
     range_end,
 )
@@ -85,7 +85,7 @@ class Etcd:
         answer = self._read(lambda connection, seconds: connection.kv.Range(request, timeout=seconds))
         return _record(answer.kvs[0]) if answer.kvs else None
 
-    def get_prefix(self, prefix: str) -> Snapshot:
+    def get_prefix(self, prefix: str) -> RecordSnapshot:
         """All records whose key begins with ``prefix``, of one revision."""
         request = rpc.RangeRequest(
             key=prefix.encode(),
@@ -94,7 +94,7 @@ class Etcd:
             sort_target=rpc.RangeRequest.KEY,
         )
         answer = self._read(lambda connection, seconds: connection.kv.Range(request, timeout=seconds))
-        return Snapshot(tuple(_record(kv) for kv in answer.kvs), answer.header.revision)
+        return RecordSnapshot(tuple(_record(kv) for kv in answer.kvs), answer.header.revision)
 
     def ask(self, send: Callable[[Connection, float], T], seconds: float) -> T:
         """The answer to another question that may be repeated, within ``seconds``."""

@@ -17,7 +17,7 @@ class Record:
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class RecordSnapshot:
     """All records under a prefix at ``revision``, in key order: nothing changed in between."""
 
     records: tuple[Record, ...]

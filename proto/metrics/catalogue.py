@@ -6,7 +6,7 @@ import csv
 from pathlib import Path
 
 from shardmerge.proto.metrics import dm_other, dm_syncer, own_both, own_master, own_worker
-from shardmerge.proto.metrics.family import Exporter, Family, Kind, Origin
+from shardmerge.proto.metrics.family import Exporter, Family, MetricKind, Origin
 
 
 def _read_absent() -> tuple[Family, ...]:
@@ -15,7 +15,7 @@ def _read_absent() -> tuple[Family, ...]:
         return tuple(
             Family(
                 row["name"],
-                Kind(row["kind"]),
+                MetricKind(row["kind"]),
                 row["help"],
                 tuple(filter(None, row["labels"].split(","))),
                 row["unit"],

@@ -5,14 +5,14 @@ from __future__ import annotations
 from functools import partial
 
 from shardmerge.proto.metrics.distribution import DURATIONS, SIZES
-from shardmerge.proto.metrics.family import Exporter, Family, Kind, Origin
+from shardmerge.proto.metrics.family import Exporter, Family, MetricKind, Origin
 
 _family = partial(Family, origin=Origin.DM)
-_counter = partial(_family, kind=Kind.COUNTER)
-_gauge = partial(_family, kind=Kind.GAUGE)
-_seconds = partial(_family, kind=Kind.HISTOGRAM, buckets=DURATIONS, unit="seconds")
+_counter = partial(_family, kind=MetricKind.COUNTER)
+_gauge = partial(_family, kind=MetricKind.GAUGE)
+_seconds = partial(_family, kind=MetricKind.HISTOGRAM, buckets=DURATIONS, unit="seconds")
 _of_master = partial(_family, exporter=Exporter.MASTER)
-_library = partial(Family, kind=Kind.GAUGE, origin=Origin.DM_LIBRARY)
+_library = partial(Family, kind=MetricKind.GAUGE, origin=Origin.DM_LIBRARY)
 
 _TASK = ("task", "source_id")
 
@@ -20,28 +20,32 @@ _TASK = ("task", "source_id")
 
 WORKER_STATE = _of_master(
     "dm_master_worker_state",
-    Kind.GAUGE,
+    MetricKind.GAUGE,
     "State of a worker as the leader knows it: 0 offline with a source, 1 free, 2 bound to a source.",
     ("worker",),
 )
 MASTER_CPU = _of_master(
-    "dm_master_cpu_usage", Kind.GAUGE, "Processor time of the process since the scrape before, in percent of one core."
+    "dm_master_cpu_usage",
+    MetricKind.GAUGE,
+    "Processor time of the process since the scrape before, in percent of one core.",
 )
 DDL_STATE = _of_master(
     "dm_master_ddl_state_number",
-    Kind.GAUGE,
+    MetricKind.GAUGE,
     "Locks of sharding DDLs: type is Un-synced (a shard table is missing) or Synced (all have reached the statement).",
     ("task", "type"),
 )
 SHARD_DDL_ERROR = _of_master(
     "dm_master_shard_ddl_error",
-    Kind.COUNTER,
+    MetricKind.COUNTER,
     "Failures of the leader to move a lock of a sharding DDL. All of them count as the type of DM that fits, InfoPut - "
     "HandleLockError; the other types stay 0.",
     ("task", "type"),
 )
 START_LEADER = _of_master(
-    "dm_master_start_leader_counter", Kind.COUNTER, "How often this master has become the leader since it started."
+    "dm_master_start_leader_counter",
+    MetricKind.COUNTER,
+    "How often this master has become the leader since it started.",
 )
 
 # --- dm-worker
@@ -95,7 +99,7 @@ RELAY_CORRUPTION = _counter(
 )
 RELAY_WRITE_SIZE = _family(
     "dm_relay_write_size",
-    Kind.HISTOGRAM,
+    MetricKind.HISTOGRAM,
     "Bytes of one write to the relay log, which may hold several events.",
     unit="bytes",
     buckets=SIZES,

@@ -5,12 +5,12 @@ from __future__ import annotations
 from functools import partial
 
 from shardmerge.proto.metrics.distribution import DURATIONS, LAGS, STEPS
-from shardmerge.proto.metrics.family import Family, Kind, Origin
+from shardmerge.proto.metrics.family import Family, MetricKind, Origin
 
 _family = partial(Family, origin=Origin.DM)
-_counter = partial(_family, kind=Kind.COUNTER)
-_gauge = partial(_family, kind=Kind.GAUGE)
-_seconds = partial(_family, kind=Kind.HISTOGRAM, buckets=DURATIONS, unit="seconds")
+_counter = partial(_family, kind=MetricKind.COUNTER)
+_gauge = partial(_family, kind=MetricKind.GAUGE)
+_seconds = partial(_family, kind=MetricKind.HISTOGRAM, buckets=DURATIONS, unit="seconds")
 
 _TASK = ("task", "source_id")
 _WORKER = ("task", "worker", "source_id")
@@ -63,7 +63,7 @@ REPLICATION_LAG = _gauge(
 )
 REPLICATION_LAG_HISTOGRAM = _family(
     "dm_syncer_replication_lag",
-    Kind.HISTOGRAM,
+    MetricKind.HISTOGRAM,
     "Time from the commit at the source to the commit at the target, of the last transaction in each commit of a lane.",
     (*_TASK, "worker"),
     "seconds",
@@ -86,14 +86,14 @@ FINISHED_TRANSACTIONS = _counter(
 )
 TRANSACTION_BATCH = _family(
     "dm_syncer_replication_transaction_batch",
-    Kind.HISTOGRAM,
+    MetricKind.HISTOGRAM,
     "Size of a transaction at the target: type is rows (row changes) or statements; queueNo is the lane.",
     ("worker", *_TASK, "queueNo", "type"),
     buckets=STEPS,
 )
 CHECKPOINT_INTERVAL = _family(
     "dm_syncer_flush_checkpoints_time_interval",
-    Kind.HISTOGRAM,
+    MetricKind.HISTOGRAM,
     "Time between two commits of a lane: each of them moves its checkpoint.",
     ("worker", *_TASK),
     "seconds",

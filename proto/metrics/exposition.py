@@ -14,7 +14,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import CollectorRegistry
 
 from shardmerge.proto.metrics.distribution import Distribution
-from shardmerge.proto.metrics.family import Family, Kind, Sample
+from shardmerge.proto.metrics.family import Family, MetricKind, Sample
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -50,7 +50,7 @@ def _metrics(family: Family, samples: Iterable[Sample]) -> Iterator[Metric]:
 
 def _metric(family: Family, samples: Iterable[Sample], name: str, kind: str) -> Metric:
     # The library writes the name of a counter's metric with `_total` again.
-    metric = Metric(name.removesuffix("_total") if kind == Kind.COUNTER.value else name, family.help, kind)
+    metric = Metric(name.removesuffix("_total") if kind == MetricKind.COUNTER.value else name, family.help, kind)
     for sample in samples:
         labels = dict(zip(family.labels, sample.labels, strict=True))
         if isinstance(sample.value, Distribution):

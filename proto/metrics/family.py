@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from shardmerge.proto.metrics.distribution import Distribution
 
 
-class Kind(enum.Enum):
+class MetricKind(enum.Enum):
     """The type of a metric, as Prometheus names it."""
 
     COUNTER = "counter"
@@ -42,7 +42,7 @@ class Family:
     """
 
     name: str
-    kind: Kind
+    kind: MetricKind
     help: str
     labels: tuple[str, ...] = ()
     unit: str = ""
@@ -53,7 +53,7 @@ class Family:
 
     @property
     def bare(self) -> bool:
-        return self.kind is Kind.COUNTER and not self.name.endswith("_total")
+        return self.kind is MetricKind.COUNTER and not self.name.endswith("_total")
 
     def sample(self, value: float | Distribution, **labels: str) -> Sample:
         """One value; ``labels`` must be those of the family."""

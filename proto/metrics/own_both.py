@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from functools import partial
 
-from shardmerge.proto.metrics.family import Exporter, Family, Kind
+from shardmerge.proto.metrics.family import Exporter, Family, MetricKind
 
-_gauge = partial(Family, kind=Kind.GAUGE, exporter=Exporter.BOTH)
+_gauge = partial(Family, kind=MetricKind.GAUGE, exporter=Exporter.BOTH)
 
 BUILD = _gauge(
     "dm_build_info", help="Always 1; the labels name the daemon and its version.", labels=("daemon", "version")
@@ -38,7 +38,7 @@ CERTIFICATE_END = _gauge(
 START_TIME = _gauge("process_start_time_seconds", help="Start of the process, in Unix seconds.", unit="seconds")
 CPU_SECONDS = Family(
     "process_cpu_seconds_total",
-    Kind.COUNTER,
+    MetricKind.COUNTER,
     "Processor time of the process.",
     unit="seconds",
     exporter=Exporter.BOTH,

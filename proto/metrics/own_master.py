@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from functools import partial
 
-from shardmerge.proto.metrics.family import Exporter, Family, Kind
+from shardmerge.proto.metrics.family import Exporter, Family, MetricKind
 
-_gauge = partial(Family, kind=Kind.GAUGE, exporter=Exporter.MASTER)
+_gauge = partial(Family, kind=MetricKind.GAUGE, exporter=Exporter.MASTER)
 
 LEADER = _gauge("dm_leader", help="1 if this master is the leader, else 0. The sum over all masters should be 1.")
 RECORDS_AGE = _gauge(
@@ -70,7 +70,7 @@ DDL_LOCK_SOURCES = _gauge(
 )
 PLACEMENTS = Family(
     "dm_source_placements_total",
-    Kind.COUNTER,
+    MetricKind.COUNTER,
     "Changes of bindings by this leader: kind is bind, rebind (another worker takes over) or unbind. A source that "
     "gets its worker when it is created is not counted.",
     ("kind",),
@@ -85,14 +85,14 @@ WORKER_CLOCK = _gauge(
 )
 API_REQUESTS = Family(
     "dm_api_requests_total",
-    Kind.COUNTER,
+    MetricKind.COUNTER,
     "Calls of gRPC that this master has answered: code is the status of gRPC, such as OK or UNAVAILABLE.",
     ("method", "code"),
     exporter=Exporter.MASTER,
 )
 API_SECONDS = Family(
     "dm_api_request_seconds_total",
-    Kind.COUNTER,
+    MetricKind.COUNTER,
     "Time from the arrival of a gRPC call to the end of its answer, of all calls of the method together.",
     ("method",),
     "seconds",

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from functools import partial
 
-from shardmerge.proto.metrics.family import Family, Kind
+from shardmerge.proto.metrics.family import Family, MetricKind
 
-_gauge = partial(Family, kind=Kind.GAUGE)
-_counter = partial(Family, kind=Kind.COUNTER)
+_gauge = partial(Family, kind=MetricKind.GAUGE)
+_counter = partial(Family, kind=MetricKind.COUNTER)
 
 _TASK = ("task", "source_id")
 _LANE = (*_TASK, "lane")

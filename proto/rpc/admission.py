@@ -172,7 +172,7 @@ class Readings:
 
 
 @dataclass(frozen=True, slots=True)
-class CallFigures:
+class MethodCalls:
     """``running``: calls of the method that run; ``oldest_seconds``: age of the oldest one."""
 
     method: str
@@ -190,7 +190,7 @@ class RunningCalls:
         """Report the calls of one more method."""
         self._admissions.append(admission)
 
-    def figures(self) -> tuple[CallFigures, ...]:
+    def figures(self) -> tuple[MethodCalls, ...]:
         """Of the methods that have running calls."""
         found = (admission.running() for admission in tuple(self._admissions))
         return tuple(sorted((each for each in found if each.running), key=lambda each: each.method))
@@ -242,12 +242,12 @@ class Admission:
                 del self._began[number]
                 self._free.notify()
 
-    def running(self) -> CallFigures:
+    def running(self) -> MethodCalls:
         """The calls that run now."""
         with self._free:
             oldest = next(iter(self._began.values()), None)
             seconds = 0.0 if oldest is None else max(0.0, self._clock() - oldest)
-            return CallFigures(self._method, len(self._began), seconds)
+            return MethodCalls(self._method, len(self._began), seconds)
 
     def _take_place(self) -> int:
         """The number of the call."""

@@ -9,7 +9,7 @@ from typing import Protocol
 from shardmerge.proto.tracing.operation import present_operation
 
 
-class Kind(StrEnum):
+class HistoryEntryKind(StrEnum):
     """The kinds of entries. Each kind of each task has a bound of its own, so that many of one kind remove no other."""
 
     STAGE = "stage"
@@ -33,7 +33,7 @@ class Event:
     that the thread carries out which makes the event, as in the log lines; "": none."""
 
     task: str
-    kind: Kind
+    kind: HistoryEntryKind
     at: float
     text: str
     sources: tuple[str, ...] = ()
@@ -52,7 +52,7 @@ class Event:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class HistoryEntry:
     """``name``: unique within the kind and the task; entries sort by it in the order of their first events. ``event``:
     the last of ``count`` equal ones, the first of which was at ``first``. ``left_out``: events of this kind and task
     that were too many to be recorded, since the previous entry of the same process."""

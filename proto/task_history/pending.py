@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from dataclasses import dataclass, replace
 
-from shardmerge.proto.task_history.event import Entry, Event, Kind
+from shardmerge.proto.task_history.event import Event, HistoryEntry, HistoryEntryKind
 
 GAP_SECONDS = 3600.0
 """A repetition that comes later after the one before it begins a new entry."""
@@ -25,15 +25,15 @@ MOST_WAITING = 2_000
 MOST_OPEN = 1_000
 MOST_BUCKETS = 5_000
 
-_Group = tuple[str, tuple[str, ...], Kind, str]
-_Counted = tuple[str, Kind]
+_Group = tuple[str, tuple[str, ...], HistoryEntryKind, str]
+_Counted = tuple[str, HistoryEntryKind]
 
 
 @dataclass(slots=True)
 class _Open:
     """An entry that takes repetitions. ``next_at``: when it may be written again, ``pause`` after the write before."""
 
-    entry: Entry
+    entry: HistoryEntry
     next_at: float
     pause: float = FIRST_PAUSE_SECONDS
 
@@ -59,7 +59,7 @@ class PendingEntries:
     def __init__(self, writer: str) -> None:
         self._writer = writer
         self._number = 0
-        self._waiting: OrderedDict[str, tuple[float, Entry]] = OrderedDict()
+        self._waiting: OrderedDict[str, tuple[float, HistoryEntry]] = OrderedDict()
         self._open: OrderedDict[_Group, _Open] = OrderedDict()
         self._open_groups: dict[str, _Group] = {}
         self._buckets: dict[_Counted, _Bucket] = {}
@@ -79,7 +79,7 @@ class PendingEntries:
             return
         self._number += 1
         name = f"{max(0, round(event.at * 1000)):013d}-{self._writer}-{self._number:06d}"
-        entry = Entry(name, event, event.at, left_out=self._left_out.pop(counted, 0))
+        entry = HistoryEntry(name, event, event.at, left_out=self._left_out.pop(counted, 0))
         if event.same:
             if known is not None:
                 self._close(group)
@@ -96,7 +96,7 @@ class PendingEntries:
         return self._buckets.setdefault(counted, _Bucket(float(BURST), now))
 
     @staticmethod
-    def _repeats(entry: Entry, event: Event) -> bool:
+    def _repeats(entry: HistoryEntry, event: Event) -> bool:
         return event.at - entry.event.at <= GAP_SECONDS and event.at - entry.first <= SPAN_SECONDS
 
     def separate(self, task: str, source: str) -> None:
@@ -104,18 +104,18 @@ class PendingEntries:
         for group in [each for each in self._open if each[0] == task and each[1] == (source,)]:
             self._close(group)
 
-    def take_due(self, now: float, most: int) -> list[Entry]:
+    def take_due(self, now: float, most: int) -> list[HistoryEntry]:
         """Up to ``most`` entries that are to be written now; they wait no longer."""
         due = [name for name, (at, _) in self._waiting.items() if at <= now][:most]
         taken = [self._waiting.pop(name)[1] for name in due]
         for entry in taken:
-            known = self._open.get(self._open_groups.get(entry.name, ("", (), Kind.STAGE, "")))
+            known = self._open.get(self._open_groups.get(entry.name, ("", (), HistoryEntryKind.STAGE, "")))
             if known is not None:
                 known.next_at = now + known.pause
                 known.pause = min(known.pause * 2, LONGEST_PAUSE_SECONDS)
         return taken
 
-    def put_back(self, entries: list[Entry], now: float) -> None:
+    def put_back(self, entries: list[HistoryEntry], now: float) -> None:
         """``entries`` could not be written: they wait again, unless there is a newer form of them."""
         for entry in entries:
             if entry.name not in self._waiting:
@@ -129,7 +129,7 @@ class PendingEntries:
         """When the next entry is due; None: none waits."""
         return min((at for at, _ in self._waiting.values()), default=None)
 
-    def _wait(self, entry: Entry, at: float) -> None:
+    def _wait(self, entry: HistoryEntry, at: float) -> None:
         before = self._waiting.get(entry.name)
         self._waiting[entry.name] = (at if before is None else min(at, before[0]), entry)
         if len(self._waiting) > MOST_WAITING:

@@ -9,7 +9,7 @@ from google.protobuf.message import Message
 
 from shardmerge.proto import etcd_keys
 from shardmerge.proto import state_pb2 as pb
-from shardmerge.proto.task_history.event import Entry
+from shardmerge.proto.task_history.event import HistoryEntry
 from shardmerge.proto.task_history.secrets import without_secrets
 
 VERSION = 1
@@ -44,12 +44,12 @@ def cut(text: str, most: int) -> str:
     return text if len(text) <= most else text[: most - 1] + _MARK
 
 
-def key_of(entry: Entry) -> str:
+def key_of(entry: HistoryEntry) -> str:
     """The entry's key in etcd."""
     return etcd_keys.history_entry(entry.event.task, entry.event.kind, entry.name)
 
 
-def encode(entry: Entry, writer: str, incarnation: str) -> bytes:
+def encode(entry: HistoryEntry, writer: str, incarnation: str) -> bytes:
     """The value of ``entry``, of at most :data:`MOST_BYTES`. ``writer``: kind and name of the process."""
     event = entry.event
     texts = {

@@ -17,7 +17,7 @@ from shardmerge.proto.etcd import Etcd, Put
 from shardmerge.proto.log import get_logger
 from shardmerge.proto.log_rate_limit import RateLimit
 from shardmerge.proto.process.periodic import Backoff
-from shardmerge.proto.task_history.event import Entry, Event
+from shardmerge.proto.task_history.event import Event, HistoryEntry
 from shardmerge.proto.task_history.pending import PendingEntries
 from shardmerge.proto.task_history.record import cut, encode, key_of, storable
 
@@ -31,10 +31,12 @@ _TEXT_CHARS = 4_000
 """An event's texts are kept in memory until it is written."""
 
 
-def puts_of(entries: Sequence[Entry], writer: str, incarnation: str) -> tuple[list[Put], list[tuple[Entry, str]]]:
+def puts_of(
+    entries: Sequence[HistoryEntry], writer: str, incarnation: str
+) -> tuple[list[Put], list[tuple[HistoryEntry, str]]]:
     """The writes of ``entries``, and the entries that have no stored form, each with the reason. Pure."""
     puts: list[Put] = []
-    failed: list[tuple[Entry, str]] = []
+    failed: list[tuple[HistoryEntry, str]] = []
     for entry in entries:
         try:
             puts.append(Put(key_of(entry), encode(entry, writer, incarnation)))
@@ -97,7 +99,7 @@ class Recorder:
                         return
                     self._pending.put_back(batch, time.monotonic())
 
-    def _next_batch(self) -> list[Entry]:
+    def _next_batch(self) -> list[HistoryEntry]:
         """The entries that are due, after waiting for one; none: the process ends and all is written."""
         while True:
             now = time.monotonic()
@@ -108,7 +110,7 @@ class Recorder:
             seconds = _LONGEST_WAIT_SECONDS if due is None else min(due - now, _LONGEST_WAIT_SECONDS)
             self._changed.wait(max(0.0, seconds))
 
-    def _is_done(self, batch: list[Entry]) -> bool:
+    def _is_done(self, batch: list[HistoryEntry]) -> bool:
         """Write ``batch``; False: it is to be tried again."""
         puts, failed = puts_of(batch, self._writer, self._incarnation)
         for entry, reason in failed:
@@ -125,7 +127,7 @@ class Recorder:
             self._log(f"{type(error).__name__}: {error}")
         return True
 
-    def _log_lost(self, entry: Entry, reason: str) -> None:
+    def _log_lost(self, entry: HistoryEntry, reason: str) -> None:
         left_out = self._log_limit.left_out(entry.event.kind)
         if left_out is not None:
             log.warning(

@@ -17,7 +17,7 @@ import structlog
 from shardmerge.proto.errors import ShardmergeError, config
 from shardmerge.proto.log_rate_limit import RateLimit
 from shardmerge.proto.tracing.operation import Operation, present_operation, within
-from shardmerge.proto.tracing.spans import Attributes, Span, Tracer
+from shardmerge.proto.tracing.spans import Attributes, Tracer, TraceSpan
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import TracerProvider
@@ -116,7 +116,7 @@ class _OtelTracer:
         self._provider = provider
         self._tracer = provider.get_tracer("shardmerge")
 
-    def begin(self, name: str, parent: Operation, attributes: Attributes) -> Span:
+    def begin(self, name: str, parent: Operation, attributes: Attributes) -> TraceSpan:
         from opentelemetry.context import Context
         from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags, set_span_in_context
 

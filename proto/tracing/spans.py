@@ -11,7 +11,7 @@ from shardmerge.proto.tracing.operation import Operation, present_operation, wit
 Attributes = Mapping[str, str]
 
 
-class Span(Protocol):
+class TraceSpan(Protocol):
     """A part of an operation that has begun."""
 
     @property
@@ -27,7 +27,7 @@ class Span(Protocol):
 class Tracer(Protocol):
     """Records spans."""
 
-    def begin(self, name: str, parent: Operation, attributes: Attributes) -> Span: ...
+    def begin(self, name: str, parent: Operation, attributes: Attributes) -> TraceSpan: ...
 
     def close(self) -> None:
         """Send what is not sent yet; takes some seconds at most."""
@@ -43,7 +43,7 @@ class _NoSpan:
 
 
 class _NoTracer:
-    def begin(self, name: str, parent: Operation, attributes: Attributes) -> Span:
+    def begin(self, name: str, parent: Operation, attributes: Attributes) -> TraceSpan:
         return _NoSpan(parent)
 
     def close(self) -> None:
@@ -67,7 +67,7 @@ def end_tracing() -> None:
     tracer.close()
 
 
-def begin_span(name: str, **attributes: str) -> Span | None:
+def begin_span(name: str, **attributes: str) -> TraceSpan | None:
     """Begin a part of this thread's operation; None if it carries out none."""
     operation = present_operation()
     return None if operation is None else _tracer.begin(name, operation, attributes)

@@ -17,7 +17,7 @@ from functools import cache
 from pathlib import Path
 from types import FrameType
 
-from shardmerge.proto.config.check import MODELS, Kind, check_text
+from shardmerge.proto.config.check import MODELS, FileKind, check_text
 from shardmerge.proto.config.daemon.daemon_file import parse_master, parse_worker
 from shardmerge.proto.config.docs.samples import sample_of
 from shardmerge.proto.config.source import parse_source_file
@@ -113,18 +113,18 @@ _TOKENS = (
 
 
 @cache
-def _samples() -> tuple[tuple[Kind, str], ...]:
+def _samples() -> tuple[tuple[FileKind, str], ...]:
     examples = _ROOT / "deploy" / "examples"
-    found = [(kind, sample_of(MODELS[kind])) for kind in Kind]
-    found += [(kind, (examples / f"{kind.value}.yaml").read_text(encoding="utf-8")) for kind in Kind]
-    found += [(Kind.TASK, TASK), (Kind.SOURCE, SOURCE)]
+    found = [(kind, sample_of(MODELS[kind])) for kind in FileKind]
+    found += [(kind, (examples / f"{kind.value}.yaml").read_text(encoding="utf-8")) for kind in FileKind]
+    found += [(FileKind.TASK, TASK), (FileKind.SOURCE, SOURCE)]
     for path in sorted((_ROOT / "tests" / "unit" / "proto" / "config" / "dm").glob("*.*ml")):
-        kind = next(kind for kind in Kind if kind.value in path.name)
+        kind = next(kind for kind in FileKind if kind.value in path.name)
         found.append((kind, path.read_text(encoding="utf-8")))
     return tuple(found)
 
 
-def damaged(seed: int, number: int) -> tuple[Kind, str, bytes]:
+def damaged(seed: int, number: int) -> tuple[FileKind, str, bytes]:
     """The file of a number: its kind, its name and what it holds."""
     dice = random.Random(f"{seed} {number}")
     samples = _samples()
@@ -146,7 +146,7 @@ def _bytes(dice: random.Random, content: bytes) -> bytes:
     return bytes(changed)
 
 
-_Damage = Callable[[random.Random, str, tuple[tuple[Kind, str], ...]], str]
+_Damage = Callable[[random.Random, str, tuple[tuple[FileKind, str], ...]], str]
 
 
 def _character(dice: random.Random, text: str, _: object) -> str:
@@ -208,7 +208,7 @@ def _key(dice: random.Random, text: str, _: object) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _splice(dice: random.Random, text: str, samples: tuple[tuple[Kind, str], ...]) -> str:
+def _splice(dice: random.Random, text: str, samples: tuple[tuple[FileKind, str], ...]) -> str:
     other = dice.choice(samples)[1].splitlines(keepends=True)
     begin = dice.randrange(len(other))
     lines = text.splitlines(keepends=True)
@@ -259,25 +259,25 @@ def _deadline() -> Generator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
-def outcome(kind: Kind, name: str, content: bytes) -> str:
+def outcome(kind: FileKind, name: str, content: bytes) -> str:
     """What becomes of a file: "a model", or the error's name. Raises for anything else."""
     try:
         text = content.decode("utf-8")
     except UnicodeDecodeError:
         return "not UTF-8"
-    if kind in (Kind.TASK, Kind.SOURCE):
+    if kind in (FileKind.TASK, FileKind.SOURCE):
         name = "f.yaml"
     told = ""
     try:
         match kind:
-            case Kind.TASK:
+            case FileKind.TASK:
                 for subtask in parse_task(text, name, _ENVIRON).to_subtasks():
                     Rules.from_config(subtask)
-            case Kind.SOURCE:
+            case FileKind.SOURCE:
                 parse_source_file(text, name, _ENVIRON)
-            case Kind.MASTER:
+            case FileKind.MASTER:
                 parse_master(text, name)
-            case Kind.WORKER:
+            case FileKind.WORKER:
                 parse_worker(text, name)
     except ShardmergeError as error:
         if error.spec.error_class != "config" or not error.spec.placeholders() <= error.values.keys():

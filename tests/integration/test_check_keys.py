@@ -14,7 +14,7 @@ from shardmerge.proto import config_pb2 as config
 from shardmerge.proto import etcd_keys
 from shardmerge.proto import state_pb2 as state_pb
 from shardmerge.proto import worker_pb2 as pb
-from shardmerge.proto.etcd import Record, Snapshot
+from shardmerge.proto.etcd import Record, RecordSnapshot
 from shardmerge.worker.verify.precheck import check_keys, read_keys
 from tests.support.database import Database
 from tests.support.pair import KINDS
@@ -119,7 +119,7 @@ def _state(servers: tuple[Database, Database], bound: tuple[str, ...]) -> State:
             binding = state_pb.BindingRecord(source_id=source, worker=f"w{number}")
             records[etcd_keys.bound(source)] = etcd_keys.encode(binding)
     return parse(
-        Snapshot(
+        RecordSnapshot(
             tuple(Record(key, value, mod_revision=1, create_revision=1, lease=0) for key, value in records.items()), 1
         )
     )

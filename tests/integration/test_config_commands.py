@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from shardmerge.master.server import Master
-from shardmerge.master.settings import Settings
+from shardmerge.master.settings import MasterSettings
 from shardmerge.proto import common_pb2, etcd_keys
 from shardmerge.proto import state_pb2 as state
 from shardmerge.proto import worker_pb2 as worker
@@ -62,7 +62,7 @@ class Cluster:
         self.runtime = Path(tempfile.mkdtemp(prefix="sm-"))
         self.socket = f"unix:{self.runtime}/m1.sock"
         self.master = Master(
-            Settings(
+            MasterSettings(
                 "m1",
                 self.address,
                 self.address,

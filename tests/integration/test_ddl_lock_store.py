@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from shardmerge.master.ddl_lock.records import Target, to_lock
-from shardmerge.master.ddl_lock.resolver import Close, Execute, Open, unlock
-from shardmerge.master.ddl_lock.situation import Lock, Stage
+from shardmerge.master.ddl_lock.resolver import Close, LetOwnerExecute, Open, unlock
+from shardmerge.master.ddl_lock.situation import Lock, LockStage
 from shardmerge.master.store import Store
 from shardmerge.proto import errors, etcd_keys
 from shardmerge.proto import state_pb2 as state
@@ -73,7 +73,7 @@ def test_a_step_is_not_taken_when_something_it_rests_on_has_changed(client: Clie
     def deposed() -> None:
         client.put(etcd_keys.LEADER, b"{}")
 
-    execute = Execute(replace(lock, stage=Stage.EXECUTING))
+    execute = LetOwnerExecute(replace(lock, stage=LockStage.EXECUTING))
     store.change_lock(target, Open(lock), store.read())
     cases = (
         (lambda: told("s1"), execute),

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 from shardmerge.proto import errors, relay_pb2, relay_pb2_grpc
-from shardmerge.proto.config.rules.transform import Refused
+from shardmerge.proto.config.rules.transform import TransformRefused
 from shardmerge.proto.errors import ErrorSpec, ShardmergeError
 from shardmerge.proto.rpc import client
 from shardmerge.proto.rpc.limits import WORKER
@@ -23,7 +23,7 @@ from shardmerge.worker.core.mysql.endpoint import Endpoint
 from shardmerge.worker.core.position import SourcePosition
 from shardmerge.worker.core.spark.run_access import RunAccess
 from shardmerge.worker.core.stop_signal import StopSignal
-from shardmerge.worker.core.table_plan import ColumnPlan, Computed, RowTransform, TablePlan
+from shardmerge.worker.core.table_plan import ColumnPlan, ComputedValue, RowTransform, TablePlan
 from shardmerge.worker.daemon.task_service import TaskService
 from shardmerge.worker.rules.transform.analyzer import analyse
 from shardmerge.worker.rules.transform.client import TransformClient, Transformer, as_stream, failed_to_answer
@@ -49,7 +49,7 @@ def _spark() -> Iterator[None]:
 
 
 def plan(item: str, condition: str = "") -> TablePlan:
-    columns = (ColumnPlan(-1, integer(), "x", Computed(item)),)
+    columns = (ColumnPlan(-1, integer(), "x", ComputedValue(item)),)
     transform = RowTransform("rule", condition, (0, 1), has_star=False)
     return replace(table_plan(GIVEN, (0,)), columns=columns, key=(), transform=transform)
 
@@ -270,9 +270,9 @@ OUTSIDE = [
 
 @pytest.mark.parametrize("expression", OUTSIDE)
 def test_one_gate_for_what_is_analysed_and_what_is_evaluated(expression: str) -> None:
-    with pytest.raises(Refused):
+    with pytest.raises(TransformRefused):
         analyse(GIVEN, f"id, {expression} AS x", "")
-    with pytest.raises(Refused):
+    with pytest.raises(TransformRefused):
         analyse(GIVEN, "", f"({expression}) = 'a'")
     # The same without a check of the task file: every compiled expression is checked again.
     assert evaluate(Expressions((), (f"{expression} AS x",), "", SCHEMA), rows("a")).refused
@@ -392,7 +392,7 @@ def test_an_error_is_reported_without_the_row(item: str, condition: str, reason:
     ],
 )
 def test_an_expression_that_is_refused_is_named_with_the_place(projection: str, condition: str, reason: str) -> None:
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(TransformRefused) as caught:
         analyse(GIVEN, projection, condition)
     assert str(caught.value) == reason
 

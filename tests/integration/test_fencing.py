@@ -26,7 +26,7 @@ from shardmerge.worker.target.records.checkpoint import Checkpoint
 from shardmerge.worker.target.records.schema import ensure_meta
 from shardmerge.worker.target.renames import target_renames
 from shardmerge.worker.target.renames.rename_target import rename_lock, rename_locked, settle
-from shardmerge.worker.target.renames.target_renames import Change, Rename, RenameState
+from shardmerge.worker.target.renames.target_renames import PartitioningChange, RenameState, TargetTableRename
 from tests.support.cluster import Cluster
 from tests.support.epochs import numbered
 from tests.support.mariadb import MariaDB
@@ -278,9 +278,9 @@ def test_forgotten_records_fence_the_earlier_run(target: MariaDB) -> None:
 OLD, NEW = TargetTable("shop", "orders"), TargetTable("shop", "all_orders")
 
 
-def _rename(recorded: str, before: TargetTable = OLD, after: TargetTable = NEW) -> Rename:
-    change = Change(recorded, f"{recorded}+", "after")
-    return Rename("zombie", before, after, RenameState.BEGUN, {"mysql-01": change})
+def _rename(recorded: str, before: TargetTable = OLD, after: TargetTable = NEW) -> TargetTableRename:
+    change = PartitioningChange(recorded, f"{recorded}+", "after")
+    return TargetTableRename("zombie", before, after, RenameState.BEGUN, {"mysql-01": change})
 
 
 def _refused(spec: ErrorSpec, work: Callable[[], object]) -> None:

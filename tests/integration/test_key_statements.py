@@ -28,7 +28,7 @@ from shardmerge.worker.target.apply.cascades import ChildRows, SqlRows
 from shardmerge.worker.target.apply.dml import count_sql, counts_sql, delete_sql, keyed_statements, write_sql
 from shardmerge.worker.target.apply.row_bisect import ConflictingId, conflicting_id
 from shardmerge.worker.verify.compare.compared_tables import ComparedTable, TableQueries, compared_table
-from shardmerge.worker.verify.compare.keys import Key
+from shardmerge.worker.verify.compare.keys import RowKey
 from tests.integration.snapshot_rig import SOURCE, endpoint
 from tests.integration.snapshot_tables import plan_of
 from tests.support.database import Database
@@ -159,7 +159,7 @@ class Keyed:
     reads: TableQueries
     session: Session
 
-    def keys(self, count: int) -> list[Key]:
+    def keys(self, count: int) -> list[RowKey]:
         """Return keys of rows that are far from each other."""
         statement = f"SELECT {self.reads.keys.source_list} FROM {_name(self.plan)} WHERE v % 97 = 3 LIMIT {count}"
         return [self.reads.keys.at_source(row) for row in self._selected(statement.encode())]
@@ -192,16 +192,16 @@ def _name(plan: TablePlan) -> str:
     return f"`{plan.table.schema}`.`{plan.table.name}`"
 
 
-def _joined(keys: Iterable[Key]) -> list[JoinedLiterals]:
+def _joined(keys: Iterable[RowKey]) -> list[JoinedLiterals]:
     return [b",".join(key.target) for key in keys]
 
 
-def _ones_by_one(one: Keyed, keys: list[Key]) -> Iterator[bytes]:
+def _ones_by_one(one: Keyed, keys: list[RowKey]) -> Iterator[bytes]:
     for start in range(0, len(keys), 64):
         yield counts_sql(one.plan, _joined(keys[start : start + 64]))
 
 
-def _batch(one: Keyed, keys: list[Key], *, overwrite: bool, gone: bool) -> Iterator[bytes]:
+def _batch(one: Keyed, keys: list[RowKey], *, overwrite: bool, gone: bool) -> Iterator[bytes]:
     """A lane's statements for these rows: deleted, or updated."""
     batch = Batch(0, 1, "mysql-bin.000001")
     for key in keys:
@@ -218,7 +218,7 @@ def _batch(one: Keyed, keys: list[Key], *, overwrite: bool, gone: bool) -> Itera
                 yield statement.sql
 
 
-FORMS: dict[str, Callable[[Keyed, list[Key]], Iterable[bytes]]] = {
+FORMS: dict[str, Callable[[Keyed, list[RowKey]], Iterable[bytes]]] = {
     # worker/target/apply: lanes, the bisection of refused rows, quarantine and repair delete by keys
     "delete": lambda one, keys: [delete_sql(one.plan, _joined(keys))],
     "batch of deletes": lambda one, keys: _batch(one, keys, overwrite=True, gone=True),

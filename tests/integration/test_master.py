@@ -9,7 +9,7 @@ import grpc
 import pytest
 
 from shardmerge.master.server import Master
-from shardmerge.master.settings import Settings
+from shardmerge.master.settings import MasterSettings
 from shardmerge.proto import common_pb2, errors, etcd_keys
 from shardmerge.proto import master_pb2 as pb
 from shardmerge.proto import state_pb2 as state
@@ -57,7 +57,7 @@ class World:
 
     def master(self, name: str = "m1", *, rpc_timeout: float = 60.0, ttl: float = 60.0) -> Master:
         address = self._address.setdefault(name, f"127.0.0.1:{free_port()}")
-        settings = Settings(
+        settings = MasterSettings(
             name=name,
             listen=address,
             advertise=address,

@@ -15,7 +15,7 @@ from shardmerge.proto import errors, relay_pb2
 from shardmerge.proto.errors import ShardmergeError
 from shardmerge.worker.core.row_change import Literals
 from shardmerge.worker.core.table import Column, ValueKind
-from shardmerge.worker.core.table_plan import ColumnPlan, Computed, RowTransform
+from shardmerge.worker.core.table_plan import ColumnPlan, ComputedValue, RowTransform
 from shardmerge.worker.rules.transform.client import Evaluate, Transformer, as_stream
 from shardmerge.worker.rules.transform.expressions import Expressions, RunExpressions
 from shardmerge.worker.rules.transform.projection import evaluate
@@ -49,7 +49,7 @@ def served(compiled: RunExpressions) -> Evaluate:
 def transformer(*items: str, condition: str = "", seen: Callable[[int], None] = lambda _: None) -> Transformer:
     """Return a transformer. ``seen``: called with the size of each request."""
     made = table_plan(GIVEN, (0,))
-    columns = tuple(ColumnPlan(-1, integer(), f"x{at}", Computed(item)) for at, item in enumerate(items))
+    columns = tuple(ColumnPlan(-1, integer(), f"x{at}", ComputedValue(item)) for at, item in enumerate(items))
     transform = RowTransform("t", condition, (0, 1, 2), has_star=False)
     plan = replace(made, columns=columns, key=(), transform=transform)
     compiled = RunExpressions()

@@ -15,7 +15,7 @@ from shardmerge.proto import config_pb2, errors, etcd_keys, secret
 from shardmerge.proto import state_pb2 as state
 from shardmerge.proto.config.secrets.sealed import in_plain
 from shardmerge.proto.errors import ErrorSpec
-from shardmerge.proto.etcd import Snapshot
+from shardmerge.proto.etcd import RecordSnapshot
 from tests.support.cluster import Cluster, source_yaml
 from tests.support.daemon import Daemon
 from tests.support.etcd import Etcd
@@ -50,7 +50,7 @@ def task(target: MariaDB) -> str:
     )
 
 
-def records(etcd: Etcd) -> Snapshot:
+def records(etcd: Etcd) -> RecordSnapshot:
     with etcd.client() as client:
         return client.get_prefix(etcd_keys.PREFIX)
 

@@ -17,7 +17,7 @@ from shardmerge.worker.snapshot.dispenser import Dispenser
 from shardmerge.worker.snapshot.limits.rate_limiter import ChunkSize, RateLimiter, RateLimits
 from shardmerge.worker.snapshot.limits.source_load import LoadLimits
 from shardmerge.worker.snapshot.load_monitor import LoadMonitor, read_load
-from shardmerge.worker.snapshot.progress import Progress
+from shardmerge.worker.snapshot.progress import SnapshotProgress
 from shardmerge.worker.snapshot.unit import SnapshotUnit
 from shardmerge.worker.unit.contract import Finished, Outcome, Stopped
 from tests.integration.snapshot_rig import Rig, count_rows, subtask_config
@@ -187,7 +187,7 @@ def test_a_user_who_may_not_see_it(source: Database) -> None:
     """A limit that cannot be checked fails the snapshot, and the error names the way out."""
     source.execute("DROP USER IF EXISTS 'poor'@'%'", "CREATE USER 'poor'@'%'", "GRANT SELECT ON *.* TO 'poor'@'%'")
     stop = StopSignal()
-    dispenser = Dispenser(Progress(()), stop, RateLimiter(RateLimits(), ChunkSize(0, 0)), no_statements())
+    dispenser = Dispenser(SnapshotProgress(()), stop, RateLimiter(RateLimits(), ChunkSize(0, 0)), no_statements())
     gauge = LoadMonitor(
         Endpoint(source.host, source.port, "poor"), "s1", LoadLimits(replica_lag=1), dispenser, stop.child()
     )
@@ -201,7 +201,7 @@ def test_a_user_who_may_not_see_it(source: Database) -> None:
 def test_threads_are_seen_by_everybody(source: Database) -> None:
     source.execute("DROP USER IF EXISTS 'poor'@'%'", "CREATE USER 'poor'@'%'", "GRANT SELECT ON *.* TO 'poor'@'%'")
     stop = StopSignal()
-    dispenser = Dispenser(Progress(()), stop, RateLimiter(RateLimits(), ChunkSize(0, 0)), no_statements())
+    dispenser = Dispenser(SnapshotProgress(()), stop, RateLimiter(RateLimits(), ChunkSize(0, 0)), no_statements())
     dispenser.throttle("not asked yet")
     gauge = LoadMonitor(
         Endpoint(source.host, source.port, "poor"), "s1", LoadLimits(threads_running=5000), dispenser, stop.child()

@@ -12,7 +12,7 @@ from shardmerge.proto.common_pb2 import Stage
 from shardmerge.proto.errors import ErrorSpec, ShardmergeError
 from shardmerge.worker.core.mysql.connection import Endpoint
 from shardmerge.worker.core.position import RelayOffset, SourcePosition
-from shardmerge.worker.relay.fetch.server_change import Proof, check_reach
+from shardmerge.worker.relay.fetch.server_change import AddressProof, check_reach
 from shardmerge.worker.relay.relay import Relay
 from tests.integration.relay_rig import (
     START,
@@ -44,7 +44,9 @@ def _reading(servers: Servers, source: Database, name: str = "relay") -> Relay:
     return relay
 
 
-def _proven(relay: Relay, server: Database, host: str = "127.0.0.1", lowest: SourcePosition | None = None) -> Proof:
+def _proven(
+    relay: Relay, server: Database, host: str = "127.0.0.1", lowest: SourcePosition | None = None
+) -> AddressProof:
     return relay.prove_switch(Endpoint(host, server.port, "root"), lowest)
 
 
@@ -144,7 +146,7 @@ def test_a_replica_that_was_promoted(servers: Servers) -> None:
     place = relay.head().position
     empty = servers.relay(new, "empty")
     assert not _proven(empty, new, lowest=place).same
-    assert _proven(empty, new) == Proof("", same=False, text="nothing was read yet")
+    assert _proven(empty, new) == AddressProof("", same=False, text="nothing was read yet")
 
 
 def test_what_a_replica_wrote_itself_in_between(servers: Servers) -> None:

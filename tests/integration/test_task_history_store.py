@@ -12,7 +12,7 @@ from shardmerge.master.commands.task.history import HistoryCommand
 from shardmerge.master.store import Store
 from shardmerge.master.task_history import keeper
 from shardmerge.master.task_history.block_store import BlockStore, read_samples
-from shardmerge.master.task_history.blocks import DAY, Block
+from shardmerge.master.task_history.blocks import DAY, SampleBlock
 from shardmerge.master.task_history.bounds import DAY_SECONDS, ENTRIES
 from shardmerge.master.task_history.keeper import HistoryKeeper
 from shardmerge.master.workers.client import Workers
@@ -23,7 +23,7 @@ from shardmerge.proto import state_pb2 as state_pb
 from shardmerge.proto.errors import ShardmergeError
 from shardmerge.proto.etcd import Condition, KeyIs, Operation, Put, TxnResult
 from shardmerge.proto.etcd import Etcd as Client
-from shardmerge.proto.task_history.event import Event, Kind
+from shardmerge.proto.task_history.event import Event, HistoryEntryKind
 from shardmerge.proto.task_history.recorder import Recorder
 from tests.support.etcd import Etcd
 from tests.support.wait import until
@@ -97,7 +97,7 @@ def client(etcd: Etcd) -> Iterator[Client]:
 
 
 def _event(number: int, task: str = "t") -> Event:
-    return Event(task, Kind.STAGE, 1_000.0 + number, f"stage {number}", ("s1",))
+    return Event(task, HistoryEntryKind.STAGE, 1_000.0 + number, f"stage {number}", ("s1",))
 
 
 def _entries(client: Client, task: str = "t") -> list[state_pb.HistoryRecord]:
@@ -246,7 +246,7 @@ def test_days_are_thinned_once_whenever_the_leader_is_killed(client: Client) -> 
     keeper.trim(_NOW)
     thin = _samples(client)
     assert [(one.highest_lag, one.lag, one.seconds) for one in thin] == [(50, 25, 3_600)] * 4
-    assert client.keys(etcd_keys.HISTORY_SAMPLES) == (etcd_keys.history_block("t", Block(day, DAY).name),)
+    assert client.keys(etcd_keys.HISTORY_SAMPLES) == (etcd_keys.history_block("t", SampleBlock(day, DAY).name),)
     # The leader was killed after the record of the day, and before the removal of its blocks.
     for key, record in fine.items():
         assert record is not None

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from shardmerge.proto import config_pb2 as pb
-from shardmerge.proto.config.rules.transform import Refused
+from shardmerge.proto.config.rules.transform import TransformRefused
 from shardmerge.worker.core.table import Column, ValueKind
 from shardmerge.worker.rules.transform.analyzer import analyse
 from shardmerge.worker.rules.transform.session import session
@@ -250,5 +250,5 @@ def test_what_a_projection_makes(projection: str, condition: str, outputs: str, 
     ],
 )
 def test_what_is_refused(projection: str, condition: str, why: str) -> None:
-    with pytest.raises(Refused, match=re.escape(why)):
+    with pytest.raises(TransformRefused, match=re.escape(why)):
         analyse(COLUMNS_GIVEN, projection, condition)

@@ -1,4 +1,4 @@
-"""docs/architecture.md and worker/target/RECORDS.md agree with the code.
+"""docs/architecture.md and worker/target/RECORDS.md agree with the code, and the name of a class has one meaning.
 
 The pages lead a new engineer through the code: each file that they name has to exist, and each record at the target has
 to be documented with its columns.
@@ -6,8 +6,10 @@ to be documented with its columns.
 
 from __future__ import annotations
 
+import ast
 import re
 import tomllib
+from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -79,6 +81,32 @@ def _layers() -> Iterator[list[str]]:
 
 def test_the_folders_are_in_the_order_of_the_import_contract() -> None:
     assert list(_layers()) == [_worker_folders()]
+
+
+# --- names
+
+_SHARED_NAMES = {
+    "CreateTable": "the text of a table's definition, cut into items, and a parsed statement: both are a CREATE TABLE",
+    "FollowingStatements": "of a stream, and of parked tables: both read the statements that follow one",
+    "Load": "one is a block of a task file, whose name is part of the JSON Schema",
+    "Tls": "one is for programs of users (docs/how-to/call-from-a-program.md), the other is of a server's endpoint",
+}
+"""Names of several public classes, each with the reason."""
+
+
+def test_a_public_class_name_has_one_meaning() -> None:
+    modules: dict[str, list[str]] = defaultdict(list)
+    for part in ("worker", "master", "proto", "ctl"):
+        for path in sorted((ROOT / part).rglob("*.py")):
+            if "_pb2" in path.name:
+                continue
+            for node in ast.parse(path.read_text(encoding="utf-8")).body:
+                if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                    modules[node.name].append(str(path.relative_to(ROOT)))
+    assert len(modules) > 1000
+    shared = {name: places for name, places in modules.items() if len(places) > 1}
+    assert {name: places for name, places in shared.items() if name not in _SHARED_NAMES} == {}
+    assert shared.keys() == _SHARED_NAMES.keys()  # no reason without its names
 
 
 # --- worker/target/RECORDS.md

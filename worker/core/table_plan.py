@@ -58,19 +58,19 @@ class Constant:
 
 
 @dataclass(frozen=True, slots=True)
-class Computed:
+class ComputedValue:
     """A value that a transform computes from the row. ``item``: of its SELECT list, Spark SQL; of a transform in Python
     the column's type. The shard table has no such column."""
 
     item: str
 
 
-Mapping = PartitionId | AddPrefix | AddSuffix | Constant | Computed
+Mapping = PartitionId | AddPrefix | AddSuffix | Constant | ComputedValue
 
 
 @dataclass(frozen=True, slots=True)
 class ColumnPlan:
-    """One written column: index in the source table's row image (-1: of a Constant or Computed), its name at the
+    """One written column: index in the source table's row image (-1: of a Constant or ComputedValue), its name at the
     target, its mapping."""
 
     index: int
@@ -84,7 +84,7 @@ class ColumnPlan:
 
     @property
     def is_computed(self) -> bool:
-        return isinstance(self.mapping, Computed)
+        return isinstance(self.mapping, ComputedValue)
 
 
 @dataclass(frozen=True, slots=True)

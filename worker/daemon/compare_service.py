@@ -28,7 +28,7 @@ class _Result:
     figures: CompareFigures
 
 
-class CompareService(compare_pb2_grpc.WorkerCompareServicer, compare_pb2_grpc.CompareDeskServicer):
+class WorkerCompareService(compare_pb2_grpc.WorkerCompareServicer, compare_pb2_grpc.CompareDeskServicer):
     """One per worker. ``find``: the subtask of a task at a source, None if the worker has none."""
 
     def __init__(self, find: Callable[[str, str], SubTask | None]) -> None:

@@ -30,7 +30,7 @@ from shardmerge.proto.config.daemon.model import WorkerFile
 from shardmerge.proto.config.daemon.tls import etcd_tls_of
 from shardmerge.proto.diagnostics.self_report import SelfReport
 from shardmerge.proto.errors import ShardmergeError
-from shardmerge.proto.etcd import Etcd, Snapshot
+from shardmerge.proto.etcd import Etcd, RecordSnapshot
 from shardmerge.proto.etcd.access import AccessCheck
 from shardmerge.proto.http.loops import LoopAges
 from shardmerge.proto.http.server import HttpEndpoint, started_endpoint
@@ -48,7 +48,7 @@ from shardmerge.proto.tracing.operation import Operation
 from shardmerge.proto.warnings.certificates import CertificateFile, files_of_daemon
 from shardmerge.worker.core import seen_servers
 from shardmerge.worker.core.task_runner import JvmHeap, NoTasks, TaskRunner
-from shardmerge.worker.daemon.compare_service import CompareService
+from shardmerge.worker.daemon.compare_service import WorkerCompareService
 from shardmerge.worker.daemon.diagnosis.diagnose import diagnose
 from shardmerge.worker.daemon.diagnosis.target_look import TargetLooker
 from shardmerge.worker.daemon.etcd_locks import EtcdLockClient
@@ -106,7 +106,7 @@ class Daemon:
         self._task_service = TaskService(self._relay, self._history)
         self._shards = EtcdLockClient(self._etcd, self._registration.revision_of)
         self._orphaned_logs = OrphanedLogs(Path(config.relay_dir), config.name)
-        self._comparisons = CompareService(self._subtask)
+        self._comparisons = WorkerCompareService(self._subtask)
         self._looker = TargetLooker()
         self._loops = LoopAges()
         self._watch = WorkerWatch(self._heap, self._certificates)
@@ -331,7 +331,7 @@ class Daemon:
         if self._runner is not None:
             self._runner.wake()
 
-    def _begin_anew(self, snapshot: Snapshot) -> None:
+    def _begin_anew(self, snapshot: RecordSnapshot) -> None:
         """etcd has lost data: what this process has written there, and what it has read of it, is not what etcd has
         now. Every run ends, and begins again with an epoch and reports of its own if the records still require it."""
         log.error("etcd has lost data: its revision is lower than before", now=snapshot.revision, before=self._seen)
@@ -357,7 +357,7 @@ class Daemon:
 
     # --- records
 
-    def _reconcile(self, snapshot: Snapshot) -> None:
+    def _reconcile(self, snapshot: RecordSnapshot) -> None:
         source = self._bound_source(snapshot)
         runner = self._runner
         if runner is not None and (
@@ -411,7 +411,7 @@ class Daemon:
             return from_this_machine(self._config.worker_addr)
         return self._config.advertise_addr
 
-    def _bound_source(self, snapshot: Snapshot) -> state_pb2.SourceRecord | None:
+    def _bound_source(self, snapshot: RecordSnapshot) -> state_pb2.SourceRecord | None:
         for record in snapshot.records:
             if record.key.startswith(etcd_keys.BOUNDS):
                 bound = etcd_keys.decode(state_pb2.BindingRecord, record.value, record.key)
@@ -427,7 +427,7 @@ def _servers() -> list[diagnostics_pb2.SeenServer]:
     ]
 
 
-def _source(snapshot: Snapshot, source_id: str) -> state_pb2.SourceRecord | None:
+def _source(snapshot: RecordSnapshot, source_id: str) -> state_pb2.SourceRecord | None:
     wanted = etcd_keys.source(source_id)
     for record in snapshot.records:
         if record.key == wanted:
@@ -435,7 +435,7 @@ def _source(snapshot: Snapshot, source_id: str) -> state_pb2.SourceRecord | None
     return None
 
 
-def _decisions(snapshot: Snapshot, source_id: str) -> dict[str, Decision]:
+def _decisions(snapshot: RecordSnapshot, source_id: str) -> dict[str, Decision]:
     """The source's subtasks by task name."""
     found: dict[str, Decision] = {}
     operations = _operations(snapshot)
@@ -457,7 +457,7 @@ def _decisions(snapshot: Snapshot, source_id: str) -> dict[str, Decision]:
     return found
 
 
-def _operations(snapshot: Snapshot) -> dict[str, Operation]:
+def _operations(snapshot: RecordSnapshot) -> dict[str, Operation]:
     """The last command of each task. One that cannot be read matters to no task."""
     found: dict[str, Operation] = {}
     for record in snapshot.records:

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 
 from shardmerge.proto import errors, etcd_keys, state_pb2
-from shardmerge.proto.etcd import Etcd, KeyIs, Put, Snapshot
+from shardmerge.proto.etcd import Etcd, KeyIs, Put, RecordSnapshot
 from shardmerge.worker.core.table_plan import TargetTable
 from shardmerge.worker.ddl.locks.lock_client import Lock
 
@@ -23,7 +23,7 @@ class EtcdLockClient:
         self._numbers: dict[str, int] = {}
         self._locks: dict[str, tuple[Lock, ...]] = {}
 
-    def update(self, snapshot: Snapshot) -> None:
+    def update(self, snapshot: RecordSnapshot) -> None:
         """Replace the known locks by those of this snapshot."""
         found: dict[str, list[Lock]] = {}
         for record in snapshot.records:

@@ -19,7 +19,7 @@ import grpc
 
 from shardmerge.proto import etcd_keys, state_pb2, worker_pb2, worker_pb2_grpc
 from shardmerge.proto.errors import ShardmergeError
-from shardmerge.proto.etcd import Snapshot
+from shardmerge.proto.etcd import RecordSnapshot
 from shardmerge.proto.log import get_logger
 from shardmerge.proto.process.periodic import repeat
 from shardmerge.proto.rpc import client
@@ -68,7 +68,7 @@ class OrphanedLogs:
         self._other_workers: Mapping[str, _OtherWorker] = {}
         self._unneeded: dict[str, int] = {}
 
-    def update(self, snapshot: Snapshot) -> None:
+    def update(self, snapshot: RecordSnapshot) -> None:
         """Remove logs that are known not to be needed, if their bindings have not changed since the answer."""
         found = self._found(snapshot)
         with self._lock:
@@ -98,7 +98,7 @@ class OrphanedLogs:
                     self._unneeded[source] = place.revision
         self._clear()
 
-    def _found(self, snapshot: Snapshot) -> dict[str, _OtherWorker]:
+    def _found(self, snapshot: RecordSnapshot) -> dict[str, _OtherWorker]:
         addresses: dict[str, str] = {}
         bindings: list[tuple[state_pb2.BindingRecord, int]] = []
         for record in snapshot.records:

@@ -29,7 +29,7 @@ class _Held:
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class WrittenRecord:
     """The ``revision`` that wrote a record, and :meth:`Registration.revision` at that time."""
 
     revision: int
@@ -207,7 +207,7 @@ class Registration:
 
     def put(
         self, key: str, value: bytes, conditions: Sequence[Condition], deletes: Sequence[Delete] = ()
-    ) -> Written | None:
+    ) -> WrittenRecord | None:
         """Write a record under this worker's lease, and delete others; None when a condition does not hold.
 
         Only while this process holds its registration. Raises LEASE_LOST, ETCD_UNAVAILABLE.
@@ -216,7 +216,7 @@ class Registration:
         place = etcd_keys.worker(self.name)
         answer = self._etcd.txn([KeyIs(place, held.revision), *conditions], [Put(key, value, held.lease.id), *deletes])
         if answer.ok:
-            return Written(answer.revision, held.revision)
+            return WrittenRecord(answer.revision, held.revision)
         found = self._etcd.get(place)
         if found is None or found.mod_revision != held.revision:
             raise errors.worker.LEASE_LOST(worker=self.name)

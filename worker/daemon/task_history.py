@@ -11,7 +11,7 @@ from shardmerge.proto import common_pb2 as pb
 from shardmerge.proto import relay_pb2
 from shardmerge.proto.errors import ShardmergeError
 from shardmerge.proto.listed_names import listed
-from shardmerge.proto.task_history.event import Event, History, Kind
+from shardmerge.proto.task_history.event import Event, History, HistoryEntryKind
 from shardmerge.worker.unit.run_reports import DdlOutcome
 
 _MOST_TARGETS = 3
@@ -37,12 +37,12 @@ class SubTaskHistory:
 
     def stage(self, before: pb.Stage, after: pb.Stage, cause: str, epoch: int) -> None:
         text = f"{_word(before)} → {_word(after)}" + (f": {cause}" if cause else "")
-        self._add(Kind.STAGE, text, same=text, stage=_word(after), epoch=epoch)
+        self._add(HistoryEntryKind.STAGE, text, same=text, stage=_word(after), epoch=epoch)
 
     def failed(self, before: pb.Stage, error: ShardmergeError, epoch: int, *, retries: bool) -> None:
         """A run has ended with an error: the subtask is paused."""
         self._add(
-            Kind.ERROR,
+            HistoryEntryKind.ERROR,
             f"{_word(before)} → {_word(pb.STAGE_PAUSED)}" + (", automatic resume follows" if retries else ""),
             same=f"{error.code} {retries}",
             stage=_word(pb.STAGE_PAUSED),
@@ -51,12 +51,12 @@ class SubTaskHistory:
         )
 
     def replicates(self, epoch: int) -> None:
-        self._add(Kind.STAGE, "the tables are copied, replication begins", epoch=epoch)
+        self._add(HistoryEntryKind.STAGE, "the tables are copied, replication begins", epoch=epoch)
 
     def tables(self, what: str, tables: Sequence[str], error: ShardmergeError | None, epoch: int) -> None:
         """What has become of the copy of tables in parallel with the subtask's unit."""
         self._add(
-            Kind.STAGE if error is None else Kind.ERROR,
+            HistoryEntryKind.STAGE if error is None else HistoryEntryKind.ERROR,
             f"{what}: {listed(tables, _MOST_TARGETS)}",
             same="" if error is None else f"{what} {error.code}",
             epoch=epoch,
@@ -68,7 +68,7 @@ class SubTaskHistory:
         self.history.add(
             Event(
                 self.task,
-                Kind.DDL,
+                HistoryEntryKind.DDL,
                 time.time(),
                 outcome.result,
                 (self.source,),
@@ -82,7 +82,7 @@ class SubTaskHistory:
 
     def _add(
         self,
-        kind: Kind,
+        kind: HistoryEntryKind,
         text: str,
         *,
         same: str = "",
@@ -131,7 +131,7 @@ class RelayHistory:
             self._history.add(
                 Event(
                     task,
-                    Kind.ERROR,
+                    HistoryEntryKind.ERROR,
                     time.time(),
                     text,
                     (self._source,),
@@ -170,7 +170,7 @@ class LaneRetries:
         self._history.add(
             Event(
                 who.task,
-                Kind.ERROR,
+                HistoryEntryKind.ERROR,
                 time.time(),
                 "a lane repeats its transaction",
                 (who.source,),

@@ -44,7 +44,7 @@ class Described:
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class EventBlock:
     """Events of one file. ``begin``: where the first of them begins. ``end``: the end of the last group in it; None if
     the last group continues in the next block."""
 
@@ -61,7 +61,7 @@ class Stated:
     end: SourcePosition
 
 
-Item = Described | Block | Stated
+Item = Described | EventBlock | Stated
 
 
 class GroupReader:
@@ -260,7 +260,7 @@ class GroupReader:
         events, self._block = bytes(self._block), bytearray()
         begin, self._block_begin = self._block_begin, self._here()
         if events:
-            yield Block(events, begin, self.end if ends_group and self._walker.at_group_end else None)
+            yield EventBlock(events, begin, self.end if ends_group and self._walker.at_group_end else None)
 
     def _here(self) -> SourcePosition:
         return SourcePosition(self._walker.file, self._walker.pos, server=self._start.server)

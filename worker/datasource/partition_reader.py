@@ -25,7 +25,7 @@ from shardmerge.worker.snapshot.table_planner import TablePlanner
 
 
 @dataclass(frozen=True, slots=True)
-class PlannedChunk:
+class PartitionChunk:
     """``rows``: an estimate."""
 
     table: int
@@ -68,17 +68,17 @@ class ShardsReader(DataSourceReader):
                 yield from read_piece(self._plan, piece, schema)
 
 
-def _chunks(source: SourcePlan, options: ReadOptions) -> list[PlannedChunk]:
+def _chunks(source: SourcePlan, options: ReadOptions) -> list[PartitionChunk]:
     """The chunks of all tables of a source. Raises the errors of the connection, of the planner and of the state."""
     endpoint, name = source.source.connection(), source.source.source
     session = open_source(endpoint, name)
-    found: list[PlannedChunk] = []
+    found: list[PartitionChunk] = []
     try:
         with coded_errors(endpoint, Side.SOURCE, name):
             for number, table in enumerate(source.tables):
                 chunks = list(TablePlanner(session, table.plan, options.chunk_rows).chunks())
                 rows = table.plan.table.row_estimate // len(chunks)
-                found += (PlannedChunk(number, chunk, rows) for chunk in chunks)
+                found += (PartitionChunk(number, chunk, rows) for chunk in chunks)
     except ShardmergeError:
         check_statements(source, options, endpoint)
         raise
@@ -87,7 +87,7 @@ def _chunks(source: SourcePlan, options: ReadOptions) -> list[PlannedChunk]:
     return found
 
 
-def packed(source: int, chunks: Iterable[PlannedChunk], most_rows: int) -> Iterator[ShardPartition]:
+def packed(source: int, chunks: Iterable[PartitionChunk], most_rows: int) -> Iterator[ShardPartition]:
     """Partitions of about ``most_rows`` rows at most: small tables share one."""
     pieces: list[Piece] = []
     rows = 0

@@ -47,7 +47,7 @@ class OpenedData:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class GroupStart:
     """From byte ``at`` on, the events of a block belong to the group that begins at relay byte ``byte``."""
 
     at: int
@@ -79,7 +79,7 @@ class BlockData(Block):
     events (see worker/relay/serve/group_blocks.py)."""
 
     events: bytes
-    places: tuple[Place, ...] = ()
+    places: tuple[GroupStart, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from shardmerge.worker.relay.fetch.dump_start import plan_start
 from shardmerge.worker.relay.fetch.fetch_counts import NOTHING_FETCHED, FetchCounts, FetchFigures
 from shardmerge.worker.relay.fetch.fetcher import Fetcher, FetcherState
 from shardmerge.worker.relay.fetch.file_times import present_events
-from shardmerge.worker.relay.fetch.server_change import Proof, prove
+from shardmerge.worker.relay.fetch.server_change import AddressProof, prove
 from shardmerge.worker.relay.fetch.server_id import ServerIdOf
 from shardmerge.worker.relay.fetch.stored_tail import check_read
 from shardmerge.worker.relay.log.relay_log import SEGMENT_BYTES, RelayLog
@@ -226,7 +226,7 @@ class Relay(LogReader):
         """See :func:`shardmerge.worker.relay.fetch.stored_tail.check_read`."""
         check_read(self._log.source, self._endpoint, position, commit_time)
 
-    def prove_switch(self, endpoint: Endpoint, lowest: SourcePosition | None) -> Proof:
+    def prove_switch(self, endpoint: Endpoint, lowest: SourcePosition | None) -> AddressProof:
         """See :func:`shardmerge.worker.relay.fetch.server_change.prove`."""
         return prove(self._log, lowest, endpoint)
 

@@ -19,7 +19,7 @@ _LEAST_SECONDS = 0.001
 
 
 @dataclass(frozen=True, slots=True)
-class Applied:
+class AppliedTransaction:
     """A lane's last transaction with rows: commit at the source, commit at the target, in Unix seconds of the source's
     clock."""
 
@@ -31,7 +31,7 @@ class Applied:
         return max(0.0, self.applied - self.committed) * 1000 if self.applied and self.committed else 0.0
 
 
-def worst_lag_ms(lanes: Iterable[Applied]) -> float:
+def worst_lag_ms(lanes: Iterable[AppliedTransaction]) -> float:
     """The highest lag of the lanes' last transactions; one that was applied long before the newest is ignored."""
     known = [lane for lane in lanes if lane.applied]
     newest = max((lane.applied for lane in known), default=0.0)

@@ -29,7 +29,7 @@ _LEAST_SECONDS = 0.25  # lanes report that often
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class BarrierFailure:
     """The lanes cannot continue after a barrier."""
 
     error: ShardmergeError
@@ -42,7 +42,7 @@ class LaneGone:
     error: ShardmergeError
 
 
-Event = Refused | LaneGone
+Event = BarrierFailure | LaneGone
 
 BarrierPlace = Statement | AlignmentPoint
 """Where streams wait: right before a statement, or at an alignment."""
@@ -56,7 +56,7 @@ def committed(report: relay_pb2.LaneReport | None) -> RelayOffset | None:
 
 
 @dataclass(frozen=True, slots=True)
-class LaneView:
+class LaneState:
     """The state of a lane as the driver knows it now.
 
     ``report``: its last one, None before the first. ``silent_seconds``: since then. ``recent_rps``: rows/s over the
@@ -193,7 +193,7 @@ class LaneCoordinator:
         """End all streams: the lanes cannot continue."""
         with self._lock:
             if self._event is None:
-                self._event = Refused(error)
+                self._event = BarrierFailure(error)
         self.stop.set()
 
     def lane_gone(self, lane: int, cause: ShardmergeError | None = None) -> None:
@@ -264,12 +264,12 @@ class LaneCoordinator:
         known = [offset for offset in offsets if offset is not None]
         return min(known) if len(known) == len(offsets) else None
 
-    def views(self) -> tuple[LaneView, ...]:
+    def views(self) -> tuple[LaneState, ...]:
         """Every lane, by number."""
         now = time.monotonic()
         with self._lock:
             return tuple(
-                LaneView(
+                LaneState(
                     lane,
                     heard.report,
                     now - heard.at,

@@ -24,7 +24,7 @@ from shardmerge.worker.replicate.bounds.stream_limit import StreamLimit
 from shardmerge.worker.replicate.lane.lane import LaneTask
 from shardmerge.worker.replicate.lane.lane_change import LaneChange, LanePlans, LaterPlan
 from shardmerge.worker.replicate.lane.lane_spec import LaneSpec, LaneStart
-from shardmerge.worker.replicate.lane_coordinator import BarrierPlace, Event, LaneCoordinator, LaneGone, Refused
+from shardmerge.worker.replicate.lane_coordinator import BarrierFailure, BarrierPlace, Event, LaneCoordinator, LaneGone
 from shardmerge.worker.replicate.lane_shares import LaneShares
 from shardmerge.worker.replicate.running import LaneRegistry, RunningReplicate
 from shardmerge.worker.rules import Rules
@@ -295,7 +295,7 @@ def job_outcome(outcomes: Sequence[TaskOutcome], event: Event | None, *, is_stop
         return Finished()
     failures = [outcome.error for outcome in outcomes if isinstance(outcome, TaskFailed)]
     match event:
-        case Refused(error=error):
+        case BarrierFailure(error=error):
             return Stopped() if is_stopped else Failed(error)
         case LaneGone(error=error):
             own = [item for item in failures if item.spec is not errors.worker.STREAM_LOST]

@@ -10,9 +10,9 @@ from shardmerge.proto.relay_pb2 import LaneReport
 from shardmerge.worker.core.position import RelayOffset, SourcePosition
 from shardmerge.worker.ddl.decide.routed_statements import short_text
 from shardmerge.worker.relay.model import Head, Statement
-from shardmerge.worker.replicate.lag import Applied, age_ms, unfetched_bytes, worst_lag_ms
+from shardmerge.worker.replicate.lag import AppliedTransaction, age_ms, unfetched_bytes, worst_lag_ms
 from shardmerge.worker.replicate.lane.reporter import LanePhase
-from shardmerge.worker.replicate.lane_coordinator import LaneView, committed
+from shardmerge.worker.replicate.lane_coordinator import LaneState, committed
 
 _SILENCE_SHOWN_SECONDS = 5.0
 _RECENT_SECONDS = 10.0
@@ -47,7 +47,7 @@ class StatusInputs:
     target_waits: Callable[[int], str] = lambda lane: ""
 
 
-def sync_status(lanes: Sequence[LaneView], around: StatusInputs, held_keys: int = 0) -> worker_pb2.SyncStatus:
+def sync_status(lanes: Sequence[LaneState], around: StatusInputs, held_keys: int = 0) -> worker_pb2.SyncStatus:
     """The replicate unit's status. ``held_keys``: the number of keys whose changes wait in the quarantine."""
     made = [_lane(view, around) for view in lanes]
     unknown = around.source_unknown or _unknown_lanes(made)
@@ -110,13 +110,13 @@ def _unknown_lanes(lanes: Sequence[worker_pb2.LaneStatus]) -> str:
     return next((f"lane {lane.lane} {lane.unknown}" for lane in lanes if lane.unknown), "")
 
 
-def _is_recent(view: LaneView) -> bool:
+def _is_recent(view: LaneState) -> bool:
     """Whether its last transaction was applied in the last seconds. An older lag is no longer the present one: what
     the lane has not applied since then has an age."""
     return view.applied_seconds <= _RECENT_SECONDS
 
 
-def lanes_activity(lanes: Sequence[LaneView], target_waits: Callable[[int], str] = lambda lane: "") -> str:
+def lanes_activity(lanes: Sequence[LaneState], target_waits: Callable[[int], str] = lambda lane: "") -> str:
     """One phrase for all lanes, about the one with the most severe problem; "" while they work or wait for events."""
     for view in lanes:
         if view.silent_seconds > _SILENCE_SHOWN_SECONDS:
@@ -129,7 +129,7 @@ def lanes_activity(lanes: Sequence[LaneView], target_waits: Callable[[int], str]
     return ""
 
 
-def waiting_for(view: LaneView, target_waits: Callable[[int], str] = lambda lane: "") -> str:
+def waiting_for(view: LaneState, target_waits: Callable[[int], str] = lambda lane: "") -> str:
     """What a lane waits for, in one phrase; "" while it works. ``target_waits``: see StatusInputs."""
     report = view.report
     if report is None:
@@ -164,15 +164,15 @@ def _held_back(report: LaneReport) -> str:
     return "; the stream is held back" if report.held_back else ""
 
 
-def _long(view: LaneView) -> bool:
+def _long(view: LaneState) -> bool:
     return view.report is not None and view.report.phase_seconds + view.silent_seconds >= _LONG_SECONDS
 
 
-def _phase(view: LaneView) -> str:
+def _phase(view: LaneState) -> str:
     return view.report.phase if view.report is not None else LanePhase.STARTING
 
 
-def _lane(view: LaneView, around: StatusInputs) -> worker_pb2.LaneStatus:
+def _lane(view: LaneState, around: StatusInputs) -> worker_pb2.LaneStatus:
     report = view.report
     status = worker_pb2.LaneStatus(
         lane=view.lane, phase=_phase(view), waits_for=waiting_for(view, around.target_waits), unknown=_unknown(view)
@@ -197,11 +197,11 @@ def _lane(view: LaneView, around: StatusInputs) -> worker_pb2.LaneStatus:
     return status
 
 
-def _applied(report: LaneReport, around: StatusInputs) -> Applied:
-    return Applied(report.commit_time, report.applied_time and report.applied_time + around.source_ahead)
+def _applied(report: LaneReport, around: StatusInputs) -> AppliedTransaction:
+    return AppliedTransaction(report.commit_time, report.applied_time and report.applied_time + around.source_ahead)
 
 
-def _unknown(view: LaneView) -> str:
+def _unknown(view: LaneState) -> str:
     """Why it is not known how far the lane is; "": it is known."""
     if view.report is None:
         return "has not started"

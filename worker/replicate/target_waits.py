@@ -16,7 +16,7 @@ from shardmerge.worker.core.mysql.lock_waits import wait_phrase
 from shardmerge.worker.core.mysql.server_errors import errno_of
 from shardmerge.worker.core.stop_signal import StopSignal
 from shardmerge.worker.replicate.lane.reporter import LanePhase
-from shardmerge.worker.replicate.lane_coordinator import LaneView
+from shardmerge.worker.replicate.lane_coordinator import LaneState
 from shardmerge.worker.unit.run_context import RunContext
 
 log = get_logger()
@@ -34,7 +34,7 @@ class TargetWaits:
     def __init__(
         self,
         context: Callable[[], RunContext],
-        views: Callable[[], Sequence[LaneView]],
+        views: Callable[[], Sequence[LaneState]],
         tables: Callable[[], Sequence[str]],
     ) -> None:
         self._context, self._views, self._tables = context, views, tables
@@ -75,7 +75,7 @@ class TargetWaits:
         return {}
 
 
-def _is_waiting(view: LaneView) -> bool:
+def _is_waiting(view: LaneState) -> bool:
     report = view.report
     return (
         report is not None

@@ -31,7 +31,7 @@ from shardmerge.worker.replicate.bounds.stream_limit import StreamLimit
 from shardmerge.worker.replicate.held_count import HeldCount
 from shardmerge.worker.replicate.lag import AppliedThrough, CatchUp, SourceProgress, unfetched_bytes
 from shardmerge.worker.replicate.lane.lane_change import LaterPlan
-from shardmerge.worker.replicate.lane_coordinator import LaneCoordinator, LaneView
+from shardmerge.worker.replicate.lane_coordinator import LaneCoordinator, LaneState
 from shardmerge.worker.replicate.lane_job import LaneGroup, LaneJob, later_plans
 from shardmerge.worker.replicate.running import LaneRegistry
 from shardmerge.worker.replicate.status import StatusInputs, lanes_activity, sync_status
@@ -316,7 +316,7 @@ class ReplicateUnit:
         reports = ((view.lane, view.report) for view in self._views())
         return {lane: report.connection_id for lane, report in reports if report is not None and report.connection_id}
 
-    def _views(self) -> tuple[LaneView, ...]:
+    def _views(self) -> tuple[LaneState, ...]:
         return self._coordinator.views() if self._coordinator is not None else ()
 
     def _target_names(self) -> tuple[str, ...]:

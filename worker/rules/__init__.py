@@ -6,8 +6,8 @@ to whole rows, between decoder and batch: stage/ evaluates expression filters an
 over one row.
 """
 
-from shardmerge.worker.rules.explain import Applied, Explained, explain
-from shardmerge.worker.rules.router import Route
+from shardmerge.worker.rules.explain import EffectiveRule, Explained, explain
+from shardmerge.worker.rules.router import TableRoute
 from shardmerge.worker.rules.rules import Rules, check_partitions
 
-__all__ = ["Applied", "Explained", "Route", "Rules", "check_partitions", "explain"]
+__all__ = ["EffectiveRule", "Explained", "Rules", "TableRoute", "check_partitions", "explain"]

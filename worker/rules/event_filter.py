@@ -30,16 +30,16 @@ _ROWS = {"insert": 1, "update": 2, "delete": 3}
 """Events of rows, with their ChangeKind."""
 
 
-class Verdict(enum.Enum):
+class FilterDecision(enum.Enum):
     PASS = enum.auto()
     SKIP = enum.auto()
     STOP = enum.auto()
 
 
 _VERDICTS = {
-    pb.FILTER_ACTION_DO: Verdict.PASS,
-    pb.FILTER_ACTION_IGNORE: Verdict.SKIP,
-    pb.FILTER_ACTION_ERROR: Verdict.STOP,
+    pb.FILTER_ACTION_DO: FilterDecision.PASS,
+    pb.FILTER_ACTION_IGNORE: FilterDecision.SKIP,
+    pb.FILTER_ACTION_ERROR: FilterDecision.STOP,
 }
 
 
@@ -61,35 +61,35 @@ class EventRule:
     selector: Selector
     events: tuple[str, ...]
     sql: tuple[Regex, ...]
-    verdict: Verdict
+    verdict: FilterDecision
 
     def _finds(self, text: str) -> bool:
         return any(expression.matches(text) for expression in self.sql)
 
-    def on_rows(self, event: str) -> Verdict:
+    def on_rows(self, event: str) -> FilterDecision:
         """``event``: insert, update, delete."""
         return self._verdict_if(self._lists(frozenset({event}), of_rows=True))
 
-    def on_ddl(self, events: DdlEvents, text: str | None) -> Verdict:
+    def on_ddl(self, events: DdlEvents, text: str | None) -> FilterDecision:
         """``text``: None if only the kinds of events matter."""
-        if self.verdict is Verdict.PASS:
+        if self.verdict is FilterDecision.PASS:
             # A statement of several clauses is replicated if each of them is.
             taken = all(self._lists(names, of_rows=False) for names in events.parts)
         else:
             taken = any(self._lists(names, of_rows=False) for names in events.parts)
         verdict = self._verdict_if(taken)
-        if verdict is Verdict.PASS and self.sql and text is not None:
+        if verdict is FilterDecision.PASS and self.sql and text is not None:
             return self._verdict_if(self._finds(text))
         return verdict
 
-    def on_text(self, text: str) -> Verdict:
+    def on_text(self, text: str) -> FilterDecision:
         """The verdict on a statement that cannot be parsed."""
-        return self._verdict_if(self._finds(text)) if self.sql else Verdict.PASS
+        return self._verdict_if(self._finds(text)) if self.sql else FilterDecision.PASS
 
-    def _verdict_if(self, taken: bool) -> Verdict:
-        if self.verdict is Verdict.PASS:
-            return Verdict.PASS if taken else Verdict.SKIP
-        return self.verdict if taken else Verdict.PASS
+    def _verdict_if(self, taken: bool) -> FilterDecision:
+        if self.verdict is FilterDecision.PASS:
+            return FilterDecision.PASS if taken else FilterDecision.SKIP
+        return self.verdict if taken else FilterDecision.PASS
 
     def _lists(self, names: frozenset[str], *, of_rows: bool) -> bool:
         """Whether the list of events matches an event of these names."""
@@ -105,20 +105,20 @@ class EventRule:
 
 
 @dataclass(frozen=True, slots=True)
-class EventFilter:
+class EventFilterRules:
     """``rules``: in the order of their evaluation."""
 
     rules: tuple[EventRule, ...] = ()
 
     @staticmethod
-    def from_config(subtask: pb.SubTaskConfig) -> EventFilter:
+    def from_config(subtask: pb.SubTaskConfig) -> EventFilterRules:
         """Compile the source's and the task's filters; raises ``config.PATTERN``."""
 
         def compiled(messages: Iterable[pb.EventFilter]) -> list[EventRule]:
             rules = [_rule(subtask, message) for message in messages]
             return sorted(rules, key=lambda rule: rule.selector.table is not None)
 
-        return EventFilter((*compiled(subtask.source_filters), *compiled(subtask.event_filters)))
+        return EventFilterRules((*compiled(subtask.source_filters), *compiled(subtask.event_filters)))
 
     def rows(self, schema: str, table: str) -> RowEvents:
         """The verdicts on the table's row events.
@@ -130,28 +130,30 @@ class EventFilter:
         passed_over = stops = 0
         for event, kind in _ROWS.items():
             verdict = _first(rule.on_rows(event) for rule in matching)
-            passed_over |= (verdict is Verdict.SKIP) << kind
-            stops |= (verdict is Verdict.STOP) << kind
-        by_text = any(rule.sql and rule.verdict is not Verdict.STOP for rule in matching)
+            passed_over |= (verdict is FilterDecision.SKIP) << kind
+            stops |= (verdict is FilterDecision.STOP) << kind
+        by_text = any(rule.sql and rule.verdict is not FilterDecision.STOP for rule in matching)
         keeps_rows = any(
-            self.ddl(*place, DdlEvents.of(name)) is Verdict.SKIP
+            self.ddl(*place, DdlEvents.of(name)) is FilterDecision.SKIP
             for name, place in ((name, _place(name, schema, table)) for name in LOSING)
         )
         return RowEvents(passed_over, stops, bool(passed_over) or by_text or keeps_rows)
 
-    def ddl(self, schema: str, table: str, events: DdlEvents, text: str | None = None) -> Verdict:
+    def ddl(self, schema: str, table: str, events: DdlEvents, text: str | None = None) -> FilterDecision:
         """The verdict on a statement on a table; ``table``: "" for a statement on a schema."""
         return _first(rule.on_ddl(events, text) for rule in self.matching(schema, table))
 
     def skips_structure(self, schema: str, table: str) -> bool:
         """Whether no statement on the table reaches the target, whatever it does."""
-        return all(self.ddl(*_place(name, schema, table), DdlEvents.of(name)) is Verdict.SKIP for name in OF_TABLES)
+        return all(
+            self.ddl(*_place(name, schema, table), DdlEvents.of(name)) is FilterDecision.SKIP for name in OF_TABLES
+        )
 
     def names_of(self, schema: str, table: str) -> frozenset[str]:
         """All events that rules for the table list."""
         return frozenset(event for rule in self.matching(schema, table) for event in rule.events)
 
-    def unknown(self, text: str) -> Verdict:
+    def unknown(self, text: str) -> FilterDecision:
         """The verdict on a statement whose tables are unknown: the sql-patterns of rules for every schema decide."""
         return _first(rule.on_text(text) for rule in self.matching("", ""))
 
@@ -164,8 +166,8 @@ def _place(name: str, schema: str, table: str) -> tuple[str, str]:
     return (schema, "") if name == "drop database" else (schema, table)
 
 
-def _first(verdicts: Iterable[Verdict]) -> Verdict:
-    return next((verdict for verdict in verdicts if verdict is not Verdict.PASS), Verdict.PASS)
+def _first(verdicts: Iterable[FilterDecision]) -> FilterDecision:
+    return next((verdict for verdict in verdicts if verdict is not FilterDecision.PASS), FilterDecision.PASS)
 
 
 def _rule(subtask: pb.SubTaskConfig, message: pb.EventFilter) -> EventRule:

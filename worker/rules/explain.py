@@ -10,14 +10,14 @@ from shardmerge.proto.config.rules.selector import Ranked
 from shardmerge.proto.errors import ShardmergeError
 from shardmerge.worker.core.table import Table
 from shardmerge.worker.rules.column_mapping import MappingRule
-from shardmerge.worker.rules.event_filter import EventRule, Verdict
-from shardmerge.worker.rules.router import ChosenRoute, Route
+from shardmerge.worker.rules.event_filter import EventRule, FilterDecision
+from shardmerge.worker.rules.router import ChosenRoute, TableRoute
 from shardmerge.worker.rules.rules import Rules
 from shardmerge.worker.rules.transform_rules import TransformRule
 
 
 @dataclass(frozen=True, slots=True)
-class Applied:
+class EffectiveRule:
     """A rule that applies to a table.
 
     ``kind``: the task file's key ("block-allow-list", "route-rules", …); ``name``: the rule's in the file, "" for a
@@ -36,8 +36,8 @@ class Explained:
     """``target`` None: the table takes no part, or ``error`` is the reason for which the task would not accept it."""
 
     takes_part: bool
-    target: Route | None
-    rules: tuple[Applied, ...]
+    target: TableRoute | None
+    rules: tuple[EffectiveRule, ...]
     error: ShardmergeError | None = None
 
 
@@ -47,10 +47,10 @@ def explain(rules: Rules, schema: str, table: str, structure: Table | None = Non
     :func:`_of_rows` returns the rules for its rows, one kind after the other.
     """
     verdict = rules.judge(schema, table)
-    applied = [Applied("block-allow-list", rules.block_allow.name, verdict.why)]
+    applied = [EffectiveRule("block-allow-list", rules.block_allow.name, verdict.why)]
     if not verdict.passes:
         return Explained(False, None, tuple(applied))
-    target: Route | None = None
+    target: TableRoute | None = None
     try:
         chosen = rules.router.choose(schema, table)
         target = chosen.route
@@ -64,12 +64,12 @@ def explain(rules: Rules, schema: str, table: str, structure: Table | None = Non
     return Explained(True, target, tuple(applied))
 
 
-def _of_rows(rules: Rules, schema: str, table: str) -> Iterator[Applied]:
+def _of_rows(rules: Rules, schema: str, table: str) -> Iterator[EffectiveRule]:
     for rule in rules.events.matching(schema, table):
         yield _event_filter(rule)
     for rule in rules.expressions.matching(schema, table):
         conditions = " and ".join(f"{kind}: {text}" for kind, text in rule.by_kind.items())
-        yield Applied("expression-filters", rule.name, f"skips rows where {conditions}")
+        yield EffectiveRule("expression-filters", rule.name, f"skips rows where {conditions}")
     for ranked in rules.mapper.chosen(schema, table):
         yield _mapping(rules, ranked, schema, table)
     transforms = rules.transforms.chosen(schema, table)
@@ -77,37 +77,37 @@ def _of_rows(rules: Rules, schema: str, table: str) -> Iterator[Applied]:
         yield _transform(transforms)
 
 
-def _route(chosen: ChosenRoute) -> Applied:
+def _route(chosen: ChosenRoute) -> EffectiveRule:
     best = chosen.rules.best
     if not best:
-        return Applied("route-rules", "", "no route: it keeps its name")
+        return EffectiveRule("route-rules", "", "no route: it keeps its name")
     added = "".join(f", adds {each.target_column} = {each.text!r}" for each in chosen.route.extracts)
     text = f"matches {best[0].selector.text}{added}"
-    return Applied("route-rules", _names(best), text, _each(chosen.rules.overridden))
+    return EffectiveRule("route-rules", _names(best), text, _each(chosen.rules.overridden))
 
 
-_ACTIONS = {Verdict.PASS: "replicates only", Verdict.SKIP: "skips", Verdict.STOP: "stops before"}
+_ACTIONS = {FilterDecision.PASS: "replicates only", FilterDecision.SKIP: "skips", FilterDecision.STOP: "stops before"}
 
 
-def _event_filter(rule: EventRule) -> Applied:
+def _event_filter(rule: EventRule) -> EffectiveRule:
     matched = [*rule.events, *(["statements that a sql-pattern finds"] if rule.sql else [])]
-    return Applied("filter-rules", rule.name, f"{_ACTIONS[rule.verdict]}: {', '.join(matched)}")
+    return EffectiveRule("filter-rules", rule.name, f"{_ACTIONS[rule.verdict]}: {', '.join(matched)}")
 
 
-def _references(rules: Rules, schema: str, table: str, route: Route) -> Iterator[Applied]:
+def _references(rules: Rules, schema: str, table: str, route: TableRoute) -> Iterator[EffectiveRule]:
     for reference in rules.references.of(route):
         shard, mapped = rules.referred_mapping(reference, schema, table, route)
         text = f"{reference.column}: refers to {shard.schema}.{shard.table}.{reference.to_column}"
         if mapped is None:
-            yield Applied("references", "", f"{text}, which is not mapped")
+            yield EffectiveRule("references", "", f"{text}, which is not mapped")
         else:
-            yield Applied("references", "", f"{text}; {_effect(rules, mapped[0], shard.schema, shard.table)}")
+            yield EffectiveRule("references", "", f"{text}; {_effect(rules, mapped[0], shard.schema, shard.table)}")
 
 
-def _mapping(rules: Rules, ranked: Ranked[MappingRule], schema: str, table: str) -> Applied:
+def _mapping(rules: Rules, ranked: Ranked[MappingRule], schema: str, table: str) -> EffectiveRule:
     rule = ranked.best[0]
     text = f"{rule.column}: {_effect(rules, rule, schema, table)}"
-    return Applied("column-mapping-rules", _names(ranked.best), text, _each(ranked.overridden))
+    return EffectiveRule("column-mapping-rules", _names(ranked.best), text, _each(ranked.overridden))
 
 
 def _effect(rules: Rules, rule: MappingRule, schema: str, table: str) -> str:
@@ -118,7 +118,7 @@ def _effect(rules: Rules, rule: MappingRule, schema: str, table: str) -> str:
     return f"{rule.expression} {rule.arguments[0]!r}"
 
 
-def _transform(ranked: Ranked[TransformRule]) -> Applied:
+def _transform(ranked: Ranked[TransformRule]) -> EffectiveRule:
     rule = ranked.best[0]
     parts = {"projection": rule.projection, "filter": rule.filter}
     if rule.python is not None:
@@ -127,7 +127,7 @@ def _transform(ranked: Ranked[TransformRule]) -> Applied:
         result = ", ".join(part for part in (kept, outputs) if part)
         parts = {"python": f"{rule.python.function}({', '.join(rule.python.columns)}) -> {result}"}
     text = ", ".join(f"{key}: {value}" for key, value in parts.items() if value)
-    return Applied("transform-rules", _names(ranked.best), text, _each(ranked.overridden))
+    return EffectiveRule("transform-rules", _names(ranked.best), text, _each(ranked.overridden))
 
 
 class _Named(Protocol):

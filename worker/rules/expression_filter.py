@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from shardmerge.proto import config_pb2 as pb
-from shardmerge.proto.config.rules.expression import Expression, NoColumn, Refused, parse
+from shardmerge.proto.config.rules.expression import Expression, ExpressionRefused, NoColumn, parse
 from shardmerge.proto.errors import config
 from shardmerge.worker.core.table import Table
 from shardmerge.worker.core.table_plan import ColumnPlan, RowFilter
@@ -81,7 +81,7 @@ class ExpressionFilters:
         """Raises ``config.EXPRESSION_REFUSED``."""
         try:
             return parse(text)
-        except Refused as reason:
+        except ExpressionRefused as reason:
             raise config.EXPRESSION_REFUSED(
                 source=self.source, rule=f"expression filter {rule.name}", expression=text, reason=reason
             ) from reason

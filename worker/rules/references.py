@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from shardmerge.proto import config_pb2 as pb
 from shardmerge.proto.config.rules.reference_model import NUMBER
 from shardmerge.proto.errors import config
-from shardmerge.worker.rules.router import Route
+from shardmerge.worker.rules.router import TableRoute
 
 _DIGITS = re.compile(r"[0-9]+\Z")
 
 
 @dataclass(frozen=True, slots=True)
-class Reference:
+class ColumnReference:
     """Column ``column`` of target table ``table`` refers to ``to_column`` of ``to_table``. ``schema`` "": any;
     ``to_schema`` "": the same as the first table's. ``shard_schema``, ``shard_table``: name the shard table, "" for the
     default."""
@@ -53,7 +53,7 @@ class References:
     """Pure; ``source`` is only for messages."""
 
     source: str = ""
-    rules: tuple[Reference, ...] = ()
+    rules: tuple[ColumnReference, ...] = ()
     case_sensitive: bool = False
 
     @staticmethod
@@ -61,7 +61,7 @@ class References:
         return References(
             subtask.source_id,
             tuple(
-                Reference(
+                ColumnReference(
                     rule.schema,
                     rule.table,
                     rule.column,
@@ -76,7 +76,7 @@ class References:
             subtask.case_sensitive,
         )
 
-    def of(self, route: Route) -> Iterator[Reference]:
+    def of(self, route: TableRoute) -> Iterator[ColumnReference]:
         """The references of the columns of a target table."""
         for rule in self.rules:
             if self.same(rule.table, route.target_table) and (
@@ -84,12 +84,12 @@ class References:
             ):
                 yield rule
 
-    def is_target(self, rule: Reference, of: Route, route: Route) -> bool:
+    def is_target(self, rule: ColumnReference, of: TableRoute, route: TableRoute) -> bool:
         """Whether ``route`` leads to the table that a column of ``of``'s table refers to."""
         schema = rule.to_schema or of.target_schema
         return self.same(schema, route.target_schema) and self.same(rule.to_table, route.target_table)
 
-    def shard(self, rule: Reference, schema: str, table: str, route: Route) -> ReferredShard:
+    def shard(self, rule: ColumnReference, schema: str, table: str, route: TableRoute) -> ReferredShard:
         """The shard table that shard table ``schema``.``table`` with route ``route`` refers to. Raises
         ``config.REFERENCE_SHARD``."""
         try:
@@ -99,7 +99,7 @@ class References:
                 source=self.source, reference=rule.text, schema=schema, table=table, reason=error
             ) from error
 
-    def _shard(self, rule: Reference, schema: str, table: str, route: Route) -> ReferredShard:
+    def _shard(self, rule: ColumnReference, schema: str, table: str, route: TableRoute) -> ReferredShard:
         in_schema = _filled(rule.shard_schema, schema) if rule.shard_schema else schema
         if rule.shard_table:
             return ReferredShard(in_schema, _filled(rule.shard_table, table), is_shared=True)

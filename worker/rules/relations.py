@@ -10,8 +10,8 @@ from shardmerge.worker.core.sql.foreign_keys import ForeignKey, foreign_keys
 from shardmerge.worker.core.sql.table_text import UnreadableCreateTable
 from shardmerge.worker.core.table_plan import ColumnPlan, PartitionId, TablePlan
 from shardmerge.worker.core.table_plan import Mapping as ColumnMapping
-from shardmerge.worker.rules.references import Reference
-from shardmerge.worker.rules.router import Route
+from shardmerge.worker.rules.references import ColumnReference
+from shardmerge.worker.rules.router import TableRoute
 from shardmerge.worker.rules.rules import Rules
 
 
@@ -105,7 +105,7 @@ def _by_foreign_keys(
 def _by_references(
     rules: Rules, plan: TablePlan, by_name: Mapping[tuple[str, str], TablePlan]
 ) -> Iterator[Relation | NoRelation]:
-    route = Route(plan.target_schema, plan.target_table)
+    route = TableRoute(plan.target_schema, plan.target_table)
     for reference in rules.references.of(route):
         if written(plan, reference.column) is None:
             continue  # not every shard table needs to have the column
@@ -140,7 +140,7 @@ def written(plan: TablePlan, column: str) -> ColumnPlan | None:
     return next((each for each in plan.columns if each.index >= 0 and each.column.name.lower() == column.lower()), None)
 
 
-def _text(reference: Reference) -> str:
+def _text(reference: ColumnReference) -> str:
     return f"reference {reference.text}"
 
 

@@ -36,7 +36,7 @@ class Extracted:
 
 
 @dataclass(frozen=True, slots=True)
-class Route:
+class TableRoute:
     """The target of a table's rows.
 
     ``extracts``: columns that are added to them (DM docs: "Extract table, schema, and source information and write into
@@ -81,17 +81,19 @@ class RouteRule:
     def may_lead_to(self, target_schema: str, target_table: str) -> bool:
         return self.target_schema == target_schema and self.target_table in ("", target_table)
 
-    def route(self, source: str, schema: str, table: str) -> Route:
+    def route(self, source: str, schema: str, table: str) -> TableRoute:
         names = {"source": source, "schema": schema, "table": table}
         extracts = tuple(rule.extracted(names) for rule in self.extracts)
-        return Route(self.target_schema, self.target_table or table, extracts, self.auto_increment, self.extract_in_key)
+        return TableRoute(
+            self.target_schema, self.target_table or table, extracts, self.auto_increment, self.extract_in_key
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class ChosenRoute:
     """``rules``: the rules that chose ``route``; without a best one the table keeps its name."""
 
-    route: Route
+    route: TableRoute
     rules: Ranked[RouteRule]
 
 
@@ -132,7 +134,7 @@ class Router:
             default,
         )
 
-    def route(self, schema: str, table: str, source: str = "") -> Route:
+    def route(self, schema: str, table: str, source: str = "") -> TableRoute:
         """The target of a table; ``source``: the id of its source, "" for ``self.source``. Raises
         ``config.AMBIGUOUS_ROUTE``."""
         return self.choose(schema, table, source).route
@@ -165,7 +167,7 @@ class Router:
         rules = ranked(self.rules, schema, table)
         routes = {rule.route(source or self.source, schema, table) for rule in rules.best}
         if not routes:
-            return ChosenRoute(Route(schema, table, auto_increment=self.auto_increment), rules)
+            return ChosenRoute(TableRoute(schema, table, auto_increment=self.auto_increment), rules)
         if len(routes) > 1:
             names = ", ".join(sorted(rule.name for rule in rules.best))
             raise config.AMBIGUOUS_ROUTE(source=self.source, schema=schema, table=table, rules=names)

@@ -6,17 +6,17 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from shardmerge.proto import config_pb2 as pb
-from shardmerge.proto.config.rules.block_allow import BlockAllow, Verdict
+from shardmerge.proto.config.rules.block_allow import BlockAllowRules, BlockAllowVerdict
 from shardmerge.proto.config.rules.reserved_names import SYSTEM_SCHEMAS
 from shardmerge.proto.errors import config
 from shardmerge.worker.core.table import Column, Table, ValueKind
 from shardmerge.worker.core.table_plan import ColumnPlan, Constant, Mapping, PartitionId, TablePlan
 from shardmerge.worker.rules.column_mapping import ColumnMapper, MappingRule, identifies_shard
-from shardmerge.worker.rules.event_filter import EventFilter
+from shardmerge.worker.rules.event_filter import EventFilterRules
 from shardmerge.worker.rules.expression_filter import ExpressionFilters
 from shardmerge.worker.rules.online_ddl_names import OnlineNames
-from shardmerge.worker.rules.references import Reference, References, ReferredShard
-from shardmerge.worker.rules.router import Route, Router
+from shardmerge.worker.rules.references import ColumnReference, References, ReferredShard
+from shardmerge.worker.rules.router import Router, TableRoute
 from shardmerge.worker.rules.transform_rules import Transforms
 
 
@@ -25,11 +25,11 @@ class Rules:
     """Pure and picklable. Answers for a table never change: callers may keep them per (schema, table)."""
 
     meta_schema: str
-    block_allow: BlockAllow
+    block_allow: BlockAllowRules
     router: Router
     mapper: ColumnMapper
     online: OnlineNames = field(default_factory=OnlineNames)
-    events: EventFilter = field(default_factory=EventFilter)
+    events: EventFilterRules = field(default_factory=EventFilterRules)
     expressions: ExpressionFilters = field(default_factory=ExpressionFilters)
     transforms: Transforms = field(default_factory=Transforms)
     references: References = field(default_factory=References)
@@ -41,11 +41,11 @@ class Rules:
         """Compile a subtask's rules; raises ``config.PATTERN``, ``config.EXPRESSION_REFUSED``."""
         return Rules(
             subtask.meta_schema,
-            BlockAllow.from_config(subtask.task, subtask.block_allow_list, subtask.case_sensitive),
+            BlockAllowRules.from_config(subtask.task, subtask.block_allow_list, subtask.case_sensitive),
             Router.from_config(subtask),
             ColumnMapper.from_config(subtask),
             OnlineNames.from_config(subtask.task, subtask.online_ddl),
-            EventFilter.from_config(subtask),
+            EventFilterRules.from_config(subtask),
             ExpressionFilters.from_config(subtask),
             Transforms.from_config(subtask),
             References.from_config(subtask),
@@ -53,12 +53,12 @@ class Rules:
             subtask.text_as_utf8,
         )
 
-    def route(self, schema: str, table: str, source: str = "") -> Route | None:
+    def route(self, schema: str, table: str, source: str = "") -> TableRoute | None:
         """The target of the table's rows; None when it takes no part. ``source``: "" for the rules' own, see
         :class:`Router`. Raises ``config.AMBIGUOUS_ROUTE``."""
         return self.router.route(schema, table, source) if self.judge(schema, table).passes else None
 
-    def judge(self, schema: str, table: str) -> Verdict:
+    def judge(self, schema: str, table: str) -> BlockAllowVerdict:
         """Whether the table takes part, with the reason.
 
         The server's own schemas never take part, nor does a schema named like the task's meta schema: on
@@ -66,13 +66,13 @@ class Rules:
         trash tables of a tool for online schema changes.
         """
         if self._reserved(schema):
-            return Verdict(False, "a schema of the server itself, or of this program's records")
+            return BlockAllowVerdict(False, "a schema of the server itself, or of this program's records")
         changed = self.online.shadow_of(table)
         if changed:
-            return Verdict(False, f"the shadow table of an online schema change of {changed}")
+            return BlockAllowVerdict(False, f"the shadow table of an online schema change of {changed}")
         changed = self.online.trash_of(table)
         if changed:
-            return Verdict(False, f"left over from an online schema change of {changed}")
+            return BlockAllowVerdict(False, f"left over from an online schema change of {changed}")
         return self.block_allow.judge(schema, table)
 
     def may_hold(self, schema: str) -> bool:
@@ -129,7 +129,7 @@ class Rules:
             own_columns=self._own_columns(route, columns) if constant else frozenset(),
         )
 
-    def mappings(self, table: Table, route: Route) -> dict[int, Mapping]:
+    def mappings(self, table: Table, route: TableRoute) -> dict[int, Mapping]:
         """The mapping of each mapped column, by its index in the table: by a column mapping, or as the column that it
         refers to.
 
@@ -173,7 +173,12 @@ class Rules:
         return None if found is None else found[1]
 
     def referred_mapping(
-        self, reference: Reference, schema: str, table: str, route: Route, followed: tuple[Reference, ...] = ()
+        self,
+        reference: ColumnReference,
+        schema: str,
+        table: str,
+        route: TableRoute,
+        followed: tuple[ColumnReference, ...] = (),
     ) -> tuple[ReferredShard, tuple[MappingRule, Mapping] | None]:
         """What :meth:`referred_shard` returns, and the mapping of the column there with its rule; None: it has none.
         Raises what :meth:`referred_shard` and :meth:`ColumnMapper.mapping_of` raise.
@@ -194,7 +199,7 @@ class Rules:
                     return replace(shard, is_shared=shard.is_shared or next_shard.is_shared), mapped
         return shard, None
 
-    def referred_shard(self, reference: Reference, schema: str, table: str, route: Route) -> ReferredShard:
+    def referred_shard(self, reference: ColumnReference, schema: str, table: str, route: TableRoute) -> ReferredShard:
         """The shard table to which one column of shard table ``schema``.``table`` refers. Raises
         ``config.REFERENCE_SHARD``, also if that table's rows do not go to the target that the reference names."""
         shard = self.references.shard(reference, schema, table, route)
@@ -210,11 +215,11 @@ class Rules:
             )
         return shard
 
-    def _own_columns(self, route: Route, columns: Sequence[ColumnPlan]) -> frozenset[str]:
+    def _own_columns(self, route: TableRoute, columns: Sequence[ColumnPlan]) -> frozenset[str]:
         """See :class:`TablePlan`."""
         return frozenset(column.target_name.lower() for column in columns if self._own_keys(route, [column.mapping]))
 
-    def _own_keys(self, route: Route, mappings: Sequence[Mapping | None]) -> bool:
+    def _own_keys(self, route: TableRoute, mappings: Sequence[Mapping | None]) -> bool:
         """Whether one of the mappings of the key's columns (``mappings``) distinguishes the target's shard tables: by
         instance, schema and table, or without the part that is the same for all of them by the routes."""
         parts_of = [
@@ -279,7 +284,7 @@ def _key(table: Table, columns: tuple[ColumnPlan, ...]) -> tuple[int, ...]:
     return ()
 
 
-def _constant(source: str, table: Table, route: Route, columns: tuple[ColumnPlan, ...]) -> tuple[ColumnPlan, ...]:
+def _constant(source: str, table: Table, route: TableRoute, columns: tuple[ColumnPlan, ...]) -> tuple[ColumnPlan, ...]:
     """The columns that the route adds. Raises EXTRACT_CLASH."""
     names = {column.name.lower() for column in table.columns} | {column.target_name.lower() for column in columns}
     for extract in route.extracts:

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 
 from shardmerge.proto import config_pb2 as pb
 from shardmerge.proto.config.rules.selector import Ranked, Selector, ranked, selector
-from shardmerge.proto.config.rules.transform import Refused
+from shardmerge.proto.config.rules.transform import TransformRefused
 from shardmerge.proto.errors import ShardmergeError, config
 from shardmerge.worker.core.table import Table
-from shardmerge.worker.core.table_plan import ColumnPlan, Computed, Mapping, PythonFunction, RowTransform
+from shardmerge.worker.core.table_plan import ColumnPlan, ComputedValue, Mapping, PythonFunction, RowTransform
 from shardmerge.worker.rules.python import allowed_modules
 from shardmerge.worker.rules.python.analysis import PythonRule, analyse_function
 from shardmerge.worker.rules.transform.analyzer import Analysis, analyse
@@ -88,7 +88,7 @@ class Transforms:
                 found = analyse_function(written, rule.python)
             else:
                 found = analyse(written, rule.projection, rule.filter)
-        except Refused as reason:
+        except TransformRefused as reason:
             raise self._refused(rule, table, str(reason)) from reason
         columns = tuple(_planned(found, table, places, mappings))
         kept = {column.index for column in columns}
@@ -122,7 +122,7 @@ def _planned(found: Analysis, table: Table, places: list[int], mappings: dict[in
     columns: list[ColumnPlan] = []
     for output in found.outputs:
         if output.column is not None:
-            columns.append(ColumnPlan(-1, output.column, output.name, Computed(output.item)))
+            columns.append(ColumnPlan(-1, output.column, output.name, ComputedValue(output.item)))
             continue
         at = places[output.source]
         columns.append(ColumnPlan(at, table.columns[at], output.name, mappings.get(at)))

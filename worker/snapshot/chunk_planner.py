@@ -26,7 +26,7 @@ from shardmerge.worker.snapshot.chunk_records import StoredChunk, divided_chunks
 from shardmerge.worker.snapshot.chunk_store import SnapshotStore
 from shardmerge.worker.snapshot.chunks import Chunk
 from shardmerge.worker.snapshot.dispenser import Dispenser, PlannedChunk
-from shardmerge.worker.snapshot.progress import Progress
+from shardmerge.worker.snapshot.progress import SnapshotProgress
 from shardmerge.worker.snapshot.source.chunk_source import open_source
 from shardmerge.worker.snapshot.statement_watch import StatementWatch
 from shardmerge.worker.snapshot.table_planner import TablePlanner
@@ -71,7 +71,7 @@ class ChunkPlanner(threading.Thread):
         plans: Sequence[TablePlan],
         stored: Sequence[StoredChunk],
         dispenser: Dispenser,
-        progress: Progress,
+        progress: SnapshotProgress,
         watch: StatementWatch,
         stop: StopSignal,
         cascades: CascadeKeys,

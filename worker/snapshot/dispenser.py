@@ -21,7 +21,7 @@ from shardmerge.worker.core.table_plan import TablePlan
 from shardmerge.worker.snapshot.chunks import Chunk
 from shardmerge.worker.snapshot.limits.rate_limiter import ChunkSize, RateLimiter
 from shardmerge.worker.snapshot.limits.reader_times import ReaderTimes
-from shardmerge.worker.snapshot.progress import Progress
+from shardmerge.worker.snapshot.progress import SnapshotProgress
 from shardmerge.worker.snapshot.statement_watch import StatementWatch
 
 _WAIT_SECONDS = 1.0
@@ -42,7 +42,7 @@ class Dispenser:
 
     def __init__(
         self,
-        progress: Progress,
+        progress: SnapshotProgress,
         stop: StopSignal,
         limiter: RateLimiter,
         watch: StatementWatch,

@@ -18,7 +18,7 @@ from shardmerge.worker.ddl.sql.ddl_event_names import events_of
 from shardmerge.worker.ddl.sql.statement import TruncateTable, parse_ddl
 from shardmerge.worker.ddl.sql.statement_scope import classify
 from shardmerge.worker.relay.model import Statement
-from shardmerge.worker.rules.event_filter import Verdict
+from shardmerge.worker.rules.event_filter import FilterDecision
 from shardmerge.worker.rules.table_scope import TableName, TableScope
 
 
@@ -66,4 +66,4 @@ class InterruptingStatements:
         if not isinstance(ddl, TruncateTable):
             return False
         events = events_of(ddl, statement.text)
-        return all(filters.ddl(*name, events, statement.text) is Verdict.SKIP for name in names)
+        return all(filters.ddl(*name, events, statement.text) is FilterDecision.SKIP for name in names)

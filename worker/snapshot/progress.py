@@ -64,7 +64,7 @@ class _TableCount:
         return round(self.rows / share) if self.rows and share else self.plan.table.row_estimate
 
 
-class Progress:
+class SnapshotProgress:
     """Counts of one run; they start with what earlier runs have loaded. ``clock``: seconds, monotonic."""
 
     def __init__(

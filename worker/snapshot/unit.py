@@ -35,7 +35,7 @@ from shardmerge.worker.snapshot.limits.rate_limiter import ChunkSize, RateLimite
 from shardmerge.worker.snapshot.limits.reader_times import ReaderSeconds, ReaderTimes
 from shardmerge.worker.snapshot.limits.source_load import LoadLimits
 from shardmerge.worker.snapshot.load_monitor import LoadMonitor
-from shardmerge.worker.snapshot.progress import Progress
+from shardmerge.worker.snapshot.progress import SnapshotProgress
 from shardmerge.worker.snapshot.reader.chunk_reader import ReaderSpec, ReaderTask
 from shardmerge.worker.snapshot.source.chunk_source import open_source
 from shardmerge.worker.snapshot.statement_watch import StatementWatch
@@ -80,7 +80,7 @@ class SnapshotUnit:
         self._interrupted: Mapping[int, Statement] = {}
         self._source_id = config.source_id
         self._store = SnapshotStore(context.who, context.epoch)
-        self._progress = Progress(())
+        self._progress = SnapshotProgress(())
         self._dispenser: Dispenser | None = None
         self._job: GrowingJob | None = None
 
@@ -147,7 +147,7 @@ class SnapshotUnit:
         check = () if self._check_end is None else (self._check_end,)
         watch = StatementWatch(context.relay, self._valid_from, statements.interrupted_by, stop, *check)
         stored = self._prepare(watch, stop)
-        progress = self._progress = Progress(plans, stored)
+        progress = self._progress = SnapshotProgress(plans, stored)
         if all(item.loaded is not None for item in stored) and progress.status().plan_complete:
             self._check_complete(watch, stop)
             return Finished()

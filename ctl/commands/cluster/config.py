@@ -14,7 +14,7 @@ from shardmerge.ctl.commands.task.update_task import update_task
 from shardmerge.ctl.files import task_name
 from shardmerge.ctl.options import shared
 from shardmerge.ctl.session import Session
-from shardmerge.ctl.settings import Output
+from shardmerge.ctl.settings import OutputFormat
 from shardmerge.ctl.shell.name_or_command import NameOrCommand
 from shardmerge.proto import errors
 from shardmerge.proto import master_pb2 as pb
@@ -51,7 +51,7 @@ def _put(session: Session, text: str, path: str) -> int:
         except OSError as error:
             raise errors.ctl.WRITE_FAILED(path=path, reason=(error.strerror or str(error)).lower()) from error
         print(f"written to {path}")
-    elif session.settings.output is Output.JSON:
+    elif session.settings.output is OutputFormat.JSON:
         print(as_json.to_text({"result": True, "msg": "", "cfg": text}))
     else:
         print(text, end="" if text.endswith("\n") else "\n")

@@ -83,7 +83,7 @@ def import_configs(path: str, directory: str) -> int:
     from shardmerge.ctl.config_files import export, importing
 
     session = Session.current()
-    progress = importing.Progress()
+    progress = importing.ImportProgress()
     try:
         importing.run(session, export.read(path or directory or _DEFAULT), progress)
     except (ShardmergeError, KeyboardInterrupt) as error:

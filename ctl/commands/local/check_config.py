@@ -13,11 +13,11 @@ from shardmerge.ctl.as_json import Json
 from shardmerge.ctl.files import read_text
 from shardmerge.ctl.options import shared
 from shardmerge.ctl.session import Session
-from shardmerge.ctl.settings import Output
+from shardmerge.ctl.settings import OutputFormat
 from shardmerge.proto import errors
 
 if TYPE_CHECKING:
-    from shardmerge.proto.config.check import Checked, Kind
+    from shardmerge.proto.config.check import Checked, FileKind
 
 _KINDS = ("task", "source", "master", "worker")
 
@@ -40,24 +40,24 @@ def check_config(files: tuple[str, ...], kind: str | None, json_schema: str | No
     """
     # Importing pydantic takes 0.2 s: only when needed.
     from shardmerge.proto import secret
-    from shardmerge.proto.config.check import MODELS, Kind
+    from shardmerge.proto.config.check import MODELS, FileKind
     from shardmerge.proto.config.docs.json_schema import schema_text
     from shardmerge.proto.config.docs.samples import sample_of
 
     if sample is not None:
-        print(sample_of(MODELS[Kind(sample)]), end="")
+        print(sample_of(MODELS[FileKind(sample)]), end="")
         return 0
     if json_schema is not None:
-        print(schema_text(Kind(json_schema)), end="")
+        print(schema_text(FileKind(json_schema)), end="")
         return 0
     if not files:
         raise click.UsageError("check-config needs at least one file")
     session = Session.current()
     secret.use(session.settings.secret_key_path)
-    wanted = None if kind is None else Kind(kind)
+    wanted = None if kind is None else FileKind(kind)
     found = [_checked(path, wanted) for path in _paths(files)]
     # In a pipe too, lines are what editors and build servers read.
-    if session.settings.output is Output.JSON:
+    if session.settings.output is OutputFormat.JSON:
         print(
             as_json.to_text({"result": not any(one.findings for one in found), "files": [_json(one) for one in found]})
         )
@@ -70,7 +70,7 @@ def check_config(files: tuple[str, ...], kind: str | None, json_schema: str | No
     return 1 if any(one.findings for one in found) else 0
 
 
-def _checked(path: str, kind: Kind | None) -> Checked:
+def _checked(path: str, kind: FileKind | None) -> Checked:
     """Check one file. A file that cannot be read is one more finding: the others are still checked."""
     from shardmerge.proto.config.check import Checked, check_text
     from shardmerge.proto.config.finding import ConfigFinding

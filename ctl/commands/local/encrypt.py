@@ -108,7 +108,7 @@ def _shared_key() -> str:
 def _rekeyed(path: str) -> bool:
     """Encrypt a file's secrets in place; whether that changed it."""
     # pydantic takes 0.2 s to import: only when it is needed.
-    from shardmerge.proto.config.check import Kind, kind_of
+    from shardmerge.proto.config.check import FileKind, kind_of
     from shardmerge.proto.config.document.yaml_file import read
     from shardmerge.proto.config.stored_text import OF_SOURCE, OF_TASK, encrypted_in_place
     from shardmerge.proto.secret import to_unbound
@@ -116,9 +116,9 @@ def _rekeyed(path: str) -> bool:
     text = read_text(path)
     document = read(text, path)
     kind = kind_of(document)
-    if kind not in (Kind.TASK, Kind.SOURCE):
+    if kind not in (FileKind.TASK, FileKind.SOURCE):
         raise click.UsageError(f"{path} is no task or source file")
-    stored = encrypted_in_place(document, text, OF_TASK if kind is Kind.TASK else OF_SOURCE, to_unbound)
+    stored = encrypted_in_place(document, text, OF_TASK if kind is FileKind.TASK else OF_SOURCE, to_unbound)
     if stored == text:
         return False
     try:

@@ -49,7 +49,7 @@ def init(members: tuple[str, ...], folder: str, etcd: tuple[str, ...], client: t
 
     try:
         processes = [authority.parse_member(text) for text in members]
-        clients = [authority.Member(authority.parse_name(text), None) for text in client]
+        clients = [authority.CertificateSubject(authority.parse_name(text), None) for text in client]
         of_etcd = [authority.parse_member(text) for text in etcd]
     except ValueError as error:
         raise click.UsageError(str(error)) from error

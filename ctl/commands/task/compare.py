@@ -12,13 +12,13 @@ from pathlib import Path
 import click
 
 from shardmerge.ctl import as_json, render
-from shardmerge.ctl.error_report import Report, print_report
+from shardmerge.ctl.error_report import ErrorReport, print_report
 from shardmerge.ctl.files import task_name
 from shardmerge.ctl.options import shared
 from shardmerge.ctl.render.compare_result import (
     SAME,
     UNKNOWN,
-    Outcome,
+    ComparisonResult,
     ReportFile,
     answer,
     conclude,
@@ -90,7 +90,7 @@ def compare(
         )
         return _run(session, request, report or Path(_default_name(name)))
     except ShardmergeError as error:
-        print_report(Report.of(error))
+        print_report(ErrorReport.of(error))
         return UNKNOWN
 
 
@@ -101,7 +101,7 @@ def _default_name(task: str) -> str:
 
 def _run(session: Session, request: pb.CompareRequest, path: Path) -> int:
     began = time.monotonic()
-    outcome = Outcome()
+    outcome = ComparisonResult()
     file = ReportFile(path)
     kept = ""
     try:
@@ -143,7 +143,7 @@ class _Progress:
         self._is_shown = sys.stderr.isatty()
         self._width = 0
 
-    def show(self, outcome: Outcome) -> None:
+    def show(self, outcome: ComparisonResult) -> None:
         if self._is_shown and outcome.progress:
             line = outcome.line()
             sys.stderr.write("\r" + line.ljust(self._width))

@@ -32,7 +32,7 @@ _MAX_OVERRIDES = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class StatementPosition:
     """A position in a source's binlog. ``pos``: a byte of the statement's event group."""
 
     file: str
@@ -42,19 +42,19 @@ class Place:
         return f"{self.file}:{self.pos}"
 
 
-def given_place(text: str) -> Place:
+def given_place(text: str) -> StatementPosition:
     """Parse a position as :func:`parse_binlog_place` does. Raises BAD_REQUEST."""
     found = parse_binlog_place(text)
     if found is None:
         raise errors.master.BAD_REQUEST(reason=f"{text!r} is not a binlog position: give file:position")
-    return Place(*found)
+    return StatementPosition(*found)
 
 
-def place_note(place: Place, relay: worker_pb2.RelayStatus | None) -> str:
+def place_note(place: StatementPosition, relay: worker_pb2.RelayStatus | None) -> str:
     """Why the source has no statement at ``place`` now, as far as is known; "": it may have one. Pure. ``relay``: None:
     the worker does not answer. An override may be given ahead, so this is no error."""
     ends = () if relay is None else (relay.master_binlog, relay.relay_binlog)
-    known = [Place(*found) for found in map(parse_binlog_place, ends) if found is not None]
+    known = [StatementPosition(*found) for found in map(parse_binlog_place, ends) if found is not None]
     if not known:
         return "it is unknown whether the source has this position: its worker does not know the end of the binlog"
     end = max(known, key=lambda one: (_number(one), one.pos))
@@ -67,11 +67,11 @@ def place_note(place: Place, relay: worker_pb2.RelayStatus | None) -> str:
     return ""
 
 
-def _base(place: Place) -> str:
+def _base(place: StatementPosition) -> str:
     return place.file.rpartition(".")[0]
 
 
-def _number(place: Place) -> int:
+def _number(place: StatementPosition) -> int:
     digits = place.file.rpartition(".")[2]
     return int(digits) if digits.isdecimal() else 0
 
@@ -145,7 +145,7 @@ class BinlogCommand:
         self,
         task: str,
         source: str,
-        place: Place,
+        place: StatementPosition,
         kind: state_pb.BinlogOp.Kind | None,
         statements: str,
         state: State,
@@ -185,7 +185,7 @@ class BinlogCommand:
             return ""
         return next((one.sync.next_server for one in found if one.name == task), "")
 
-    def _stopped_at(self, task: str, source: str, state: State) -> Place | None:
+    def _stopped_at(self, task: str, source: str, state: State) -> StatementPosition | None:
         """The position in the error that has paused the subtask; None: no error names one."""
         worker = state.holder_of(source)
         for subtask in self.workers.status(worker, task).subtasks:
@@ -193,7 +193,7 @@ class BinlogCommand:
                 found = parse_binlog_place(error.args.get("position", ""))
                 if found is None:
                     continue
-                place = Place(*found)
+                place = StatementPosition(*found)
                 if error.error_class != _STATEMENTS:
                     # A skip loses rows: the operator must name them explicitly.
                     raise errors.master.BINLOG_NAME_PLACE(task=task, source=source, place=place, error=error.message)
@@ -207,11 +207,14 @@ class BinlogCommand:
         wanted = [source for source in present if not request.sources or source in request.sources]
         found = [
             pb.HandledBinlog(
-                source=source, op=_OP_NAMES[op.kind], binlog_pos=str(Place(op.file, op.pos)), sqls=op.statements
+                source=source,
+                op=_OP_NAMES[op.kind],
+                binlog_pos=str(StatementPosition(op.file, op.pos)),
+                sqls=op.statements,
             )
             for source in wanted
             for op in state.subtasks[request.task, source].value.binlog_ops
-            if place is None or place == Place(op.file, op.pos)
+            if place is None or place == StatementPosition(op.file, op.pos)
         ]
         answer = pb.HandleBinlogResponse(result=True, ops=found)
         for source in wanted:
@@ -226,7 +229,9 @@ class BinlogCommand:
             answer.msg = "there are no overrides"
         return answer
 
-    def _skipped(self, task: str, source: str, place: Place | None, state: State) -> worker_pb2.WorkerSkippedResponse:
+    def _skipped(
+        self, task: str, source: str, place: StatementPosition | None, state: State
+    ) -> worker_pb2.WorkerSkippedResponse:
         worker = state.holder_of(source)
         request = worker_pb2.WorkerSkippedRequest(subtask=state.subtasks[task, source].value.config)
         if place is not None:

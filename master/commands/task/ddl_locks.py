@@ -9,7 +9,7 @@ from shardmerge.master.commands.task.binlog import BinlogCommand, given_place
 from shardmerge.master.ddl_lock.records import Situations, Target, situation, to_lock
 from shardmerge.master.ddl_lock.report import lock_message, waiting_for
 from shardmerge.master.ddl_lock.resolver import unlock, violations
-from shardmerge.master.ddl_lock.situation import Lock, ShardState, Situation, Stage
+from shardmerge.master.ddl_lock.situation import Lock, LockStage, ShardState, Situation
 from shardmerge.master.state import State
 from shardmerge.master.store import Store
 from shardmerge.proto import common_pb2, errors
@@ -60,11 +60,11 @@ class DdlLockCommands:
             )
         with self.store.deciding() as state:
             target, seen, lock = _find(request.id, state)
-            if lock.stage is Stage.RELEASED:
+            if lock.stage is LockStage.RELEASED:
                 raise errors.ddl.LOCK_RELEASED(lock=target.lock_id, waiting=waiting_for(seen, lock), task=target.task)
             owner = "" if request.force_remove else request.replace_owner or lock.owner
             _refuse_owner(owner, target, seen, lock)
-            if owner == lock.owner and lock.stage is Stage.EXECUTING:
+            if owner == lock.owner and lock.stage is LockStage.EXECUTING:
                 return pb.UnlockDDLLockResponse(result=True, msg=f"source {owner} is to run the statement already")
             step = unlock(lock, owner)
             broken = violations(seen, step)

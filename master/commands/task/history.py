@@ -11,11 +11,11 @@ from shardmerge.proto import errors, etcd_keys
 from shardmerge.proto import master_pb2 as pb
 from shardmerge.proto import state_pb2 as state_pb
 from shardmerge.proto.etcd import Etcd
-from shardmerge.proto.task_history.event import Kind
+from shardmerge.proto.task_history.event import HistoryEntryKind
 from shardmerge.proto.task_history.record import decode
 
 SAMPLE = "sample"
-_KINDS = (*Kind, SAMPLE)
+_KINDS = (*HistoryEntryKind, SAMPLE)
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from shardmerge.proto.config.document.file_model import validate
 from shardmerge.proto.config.document.masking import without_secrets
 from shardmerge.proto.config.document.notes import notes_of, refusals
 from shardmerge.proto.config.document.toml_file import compose_toml, looks_like_toml
-from shardmerge.proto.config.document.yaml_file import Document, Place, Tree, compose, read_file
+from shardmerge.proto.config.document.yaml_file import Document, Tree, YamlPlace, compose, read_file
 from shardmerge.proto.config.finding import ConfigFinding, error_of
 from shardmerge.proto.config.secrets.key_file import key_file
 from shardmerge.proto.errors import config, worker
@@ -91,7 +91,7 @@ def shown(file: MasterFile | WorkerFile) -> str:
 
 def _with_flags(document: Document, kind: type[DaemonFile], flags: Mapping[str, str]) -> Document:
     """The document with the flags applied; lists are split at commas."""
-    nowhere = Place(0, 0)
+    nowhere = YamlPlace(0, 0)
     lists = {field.alias for field in kind.model_fields.values() if isinstance(field.default, tuple)}
     root: dict[str, Tree] = dict(document.root)
     keys, values = dict(document.keys), dict(document.values)

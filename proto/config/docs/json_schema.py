@@ -14,7 +14,7 @@ from typing import Any, cast
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import core_schema
 
-from shardmerge.proto.config.check import MODELS, Kind
+from shardmerge.proto.config.check import MODELS, FileKind
 from shardmerge.proto.config.document.file_model import empty_if_null, lowered
 
 _ANNOTATIONS = ("description", "default", "deprecated")
@@ -78,7 +78,7 @@ def _any_case(words: Any) -> str:
     return f"^({'|'.join(letters)})$"
 
 
-def schema_of(kind: Kind) -> dict[str, Any]:
+def schema_of(kind: FileKind) -> dict[str, Any]:
     """The schema of one kind of file."""
     schema = MODELS[kind].model_json_schema(by_alias=True, schema_generator=_Written)
     return {
@@ -97,6 +97,6 @@ def _untitled(part: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def schema_text(kind: Kind) -> str:
+def schema_text(kind: FileKind) -> str:
     """The schema as the text of a file."""
     return json.dumps(schema_of(kind), indent=2, ensure_ascii=False) + "\n"

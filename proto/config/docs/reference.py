@@ -18,7 +18,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from shardmerge.proto.config import durations_and_sizes
-from shardmerge.proto.config.check import MODELS, Kind
+from shardmerge.proto.config.check import MODELS, FileKind
 from shardmerge.proto.config.docs.json_schema import schema_text
 from shardmerge.proto.config.key import bare, default_text, fields_of, inner_model, key_of
 
@@ -26,10 +26,10 @@ PAGE = "configuration.md"
 _HEAD = Path(__file__).with_suffix(".md")
 _CODE = re.compile(r"(`[^`]*`)")
 _FILES = {
-    Kind.TASK: "Task file",
-    Kind.SOURCE: "Source file",
-    Kind.MASTER: "dm-master",
-    Kind.WORKER: "dm-worker",
+    FileKind.TASK: "Task file",
+    FileKind.SOURCE: "Source file",
+    FileKind.MASTER: "dm-master",
+    FileKind.WORKER: "dm-worker",
 }
 
 
@@ -134,7 +134,7 @@ def write(folder: Path) -> None:
     """Write the page and ``schema/*.json`` into a folder."""
     (folder / "schema").mkdir(exist_ok=True)
     (folder / PAGE).write_text(page(), encoding="utf-8")
-    for kind in Kind:
+    for kind in FileKind:
         (folder / "schema" / f"{kind.value}.json").write_text(schema_text(kind), encoding="utf-8")
 
 

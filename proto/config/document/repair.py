@@ -25,7 +25,7 @@ _ROUNDS = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Repaired(Generic[M]):
+class RepairedModel(Generic[M]):
     """The repaired model. ``unsure``: the paths whose values are not the file's."""
 
     model: M
@@ -40,13 +40,13 @@ class Repaired(Generic[M]):
         return frozenset(str(path[1]) for path in self.unsure if len(path) == 2 and path[0] == block)
 
 
-def repaired(document: Document, model: type[M]) -> Repaired[M] | None:
+def repaired(document: Document, model: type[M]) -> RepairedModel[M] | None:
     """The repaired file; None if it cannot be repaired."""
     root = deepcopy(cast("dict[str, Any]", document.root))
     unsure: set[KeyPath] = set()
     for _ in range(_ROUNDS):
         try:
-            return Repaired(model.model_validate(root), frozenset(unsure))
+            return RepairedModel(model.model_validate(root), frozenset(unsure))
         except ValidationError as error:
             for item in error.errors(include_url=False):
                 path: KeyPath = tuple(part for part in item["loc"] if part != "[key]")

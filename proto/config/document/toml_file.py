@@ -7,7 +7,7 @@ import tomllib
 from pathlib import PurePath
 from typing import cast
 
-from shardmerge.proto.config.document.yaml_file import MAX_BYTES, Document, Place, Tree
+from shardmerge.proto.config.document.yaml_file import MAX_BYTES, Document, Tree, YamlPlace
 from shardmerge.proto.config.finding import ConfigFinding, KeyPath
 from shardmerge.proto.errors import config
 
@@ -59,25 +59,25 @@ def _tree(value: object, depth: int) -> Tree:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _places(text: str) -> tuple[dict[KeyPath, Place], dict[KeyPath, Place]]:
+def _places(text: str) -> tuple[dict[KeyPath, YamlPlace], dict[KeyPath, YamlPlace]]:
     """The places of keys and their values, found line by line: enough for these files, whose values take one line each.
     A line inside a longer value may be mistaken for a key, which only affects a reported place."""
-    keys: dict[KeyPath, Place] = {}
-    values: dict[KeyPath, Place] = {}
+    keys: dict[KeyPath, YamlPlace] = {}
+    values: dict[KeyPath, YamlPlace] = {}
     table: KeyPath = ()
     for number, line in enumerate(text.splitlines(), start=1):
         heading = _TABLE.fullmatch(line)
         if heading is not None:
             table = _parts(heading[1])
-            place = Place(number, line.index("[") + 1)
+            place = YamlPlace(number, line.index("[") + 1)
             keys.setdefault(table, place)
             values.setdefault(table, place)
             continue
         found = _KEY.match(line)
         if found is not None:
             path = (*table, *_parts(found[1]))
-            keys.setdefault(path, Place(number, found.start(1) + 1))
-            values.setdefault(path, Place(number, found.end() + 1))
+            keys.setdefault(path, YamlPlace(number, found.start(1) + 1))
+            values.setdefault(path, YamlPlace(number, found.end() + 1))
     return keys, values
 
 

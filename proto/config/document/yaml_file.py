@@ -39,7 +39,7 @@ _PLAIN_TAGS = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class YamlPlace:
     """A place in a file; both numbers count from 1. Line 0: the command line."""
 
     line: int
@@ -53,8 +53,8 @@ class Document:
 
     file: str
     root: dict[str, Tree]
-    keys: Mapping[KeyPath, Place]
-    values: Mapping[KeyPath, Place]
+    keys: Mapping[KeyPath, YamlPlace]
+    values: Mapping[KeyPath, YamlPlace]
     spans: Mapping[KeyPath, tuple[int, int]] = field(default_factory=dict[KeyPath, tuple[int, int]])
 
     def finding(
@@ -71,7 +71,7 @@ class Document:
         known = path
         while known and known not in places:
             known = known[:-1]
-        place = places.get(known, Place(1, 1))
+        place = places.get(known, YamlPlace(1, 1))
         file = self.file if place.line else "command line"
         return ConfigFinding(file, place.line, place.column, dotted(path), message, suggestion, spec)
 
@@ -174,7 +174,7 @@ class _TooMuch(Exception):
 class _ExpandsTooMuch(Exception):
     """The aliases in the value at ``place`` expand to more than may be read."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: YamlPlace) -> None:
         self.place = place
 
 
@@ -245,8 +245,8 @@ class _Walk:
     def __init__(self, file: str) -> None:
         self.file = file
         self.findings: list[ConfigFinding] = []
-        self.keys: dict[KeyPath, Place] = {}
-        self.values: dict[KeyPath, Place] = {}
+        self.keys: dict[KeyPath, YamlPlace] = {}
+        self.values: dict[KeyPath, YamlPlace] = {}
         self.spans: dict[KeyPath, tuple[int, int]] = {}
         self._is_endless = False
 
@@ -315,5 +315,5 @@ def _is_text(value: str) -> bool:
     return value.isascii() or not any("\ud800" <= character <= "\udfff" for character in value)
 
 
-def _place(node: Node) -> Place:
-    return Place(node.start_mark.line + 1, node.start_mark.column + 1)
+def _place(node: Node) -> YamlPlace:
+    return YamlPlace(node.start_mark.line + 1, node.start_mark.column + 1)

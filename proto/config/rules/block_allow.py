@@ -10,7 +10,7 @@ from shardmerge.proto.config.rules.selector import Selector, compiled, selector
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class BlockAllowVerdict:
     """Whether a table takes part, and the key and entry of the file that decided, as a phrase."""
 
     passes: bool
@@ -18,7 +18,7 @@ class Verdict:
 
 
 @dataclass(frozen=True, slots=True)
-class BlockAllow:
+class BlockAllowRules:
     """MySQL's replication filter rules, as DM applies them (docs: "Block and Allow Table Lists")."""
 
     do_dbs: tuple[Pattern, ...] = ()
@@ -28,7 +28,7 @@ class BlockAllow:
     name: str = ""
 
     @staticmethod
-    def from_config(task: str, message: pb.BlockAllowList, case_sensitive: bool) -> BlockAllow:
+    def from_config(task: str, message: pb.BlockAllowList, case_sensitive: bool) -> BlockAllowRules:
         """Compile the list; raises ``config.PATTERN``."""
         name = f"block-allow-list {message.name}"
 
@@ -38,7 +38,7 @@ class BlockAllow:
         def tables(names: list[pb.TableName]) -> tuple[Selector, ...]:
             return tuple(selector(task, name, each.schema, each.table, case_sensitive) for each in names)
 
-        return BlockAllow(
+        return BlockAllowRules(
             schemas(list(message.do_dbs)),
             schemas(list(message.ignore_dbs)),
             tables(list(message.do_tables)),
@@ -50,7 +50,7 @@ class BlockAllow:
         """Whether the table takes part."""
         return self.judge(schema, table).passes
 
-    def judge(self, schema: str, table: str) -> Verdict:
+    def judge(self, schema: str, table: str) -> BlockAllowVerdict:
         """Whether the table takes part, and why.
 
         First the schema: with do-dbs it must be in one of them, else it must be in no ignore-dbs. Then the
@@ -61,11 +61,11 @@ class BlockAllow:
             return of_schema
         for rule in self.do_tables:
             if rule.matches(schema, table):
-                return Verdict(True, f"do-tables has {rule.text}")
+                return BlockAllowVerdict(True, f"do-tables has {rule.text}")
         for rule in self.ignore_tables:
             if rule.matches(schema, table):
-                return Verdict(False, f"ignore-tables has {rule.text}")
-        return Verdict(False, "no entry of do-tables matches") if self.do_tables else of_schema
+                return BlockAllowVerdict(False, f"ignore-tables has {rule.text}")
+        return BlockAllowVerdict(False, "no entry of do-tables matches") if self.do_tables else of_schema
 
     def may_pass(self, schema: str) -> bool:
         """Whether some table of the schema could take part; True when in doubt."""
@@ -73,13 +73,13 @@ class BlockAllow:
             return False
         return not self.do_tables or any(rule.schema.matches(schema) for rule in self.do_tables)
 
-    def _judge_schema(self, schema: str) -> Verdict:
+    def _judge_schema(self, schema: str) -> BlockAllowVerdict:
         if self.do_dbs:
             for pattern in self.do_dbs:
                 if pattern.matches(schema):
-                    return Verdict(True, f"do-dbs has {pattern.text}")
-            return Verdict(False, "no entry of do-dbs matches")
+                    return BlockAllowVerdict(True, f"do-dbs has {pattern.text}")
+            return BlockAllowVerdict(False, "no entry of do-dbs matches")
         for pattern in self.ignore_dbs:
             if pattern.matches(schema):
-                return Verdict(False, f"ignore-dbs has {pattern.text}")
-        return Verdict(True, "nothing excludes it")
+                return BlockAllowVerdict(False, f"ignore-dbs has {pattern.text}")
+        return BlockAllowVerdict(True, "nothing excludes it")

@@ -53,7 +53,7 @@ _NAMED_BEFORE = ("COLLATE", "USING", "SET")
 """The word after these is the name of a collation or character set."""
 
 
-class Refused(Exception):
+class ExpressionRefused(Exception):
     """Why an expression cannot be used; the text is for the user."""
 
 
@@ -101,25 +101,25 @@ class Expression:
 
 
 def parse(text: str) -> Expression:
-    """Raises :class:`Refused` for a text that is no expression over one row only."""
+    """Raises :class:`ExpressionRefused` for a text that is no expression over one row only."""
     tokens = pieces(text)
     if not tokens:
-        raise Refused("it is empty")
+        raise ExpressionRefused("it is empty")
     _check_shape(tokens)
     for at, token in enumerate(tokens):
         following = tokens[at + 1] if at + 1 < len(tokens) else None
         before = tokens[at - 1] if at else None
         if before is not None and before.is_symbol("."):
             if token.is_name and not (token.text[0].isdigit() and token.kind is Kind.WORD):
-                raise Refused("a column is named alone, without its table")
+                raise ExpressionRefused("a column is named alone, without its table")
             continue
         if token.kind is Kind.NAME and following is not None and following.is_symbol("("):
-            raise Refused(f"`{token.text}` is used as a function")
+            raise ExpressionRefused(f"`{token.text}` is used as a function")
         if token.kind is Kind.WORD:
             _check_word(token, following, tokens[at + 2] if at + 2 < len(tokens) else None)
     reason = wrong_order(tokens, LANGUAGE)
     if reason:
-        raise Refused(reason)
+        raise ExpressionRefused(reason)
     return Expression(text, tokens)
 
 
@@ -127,36 +127,36 @@ def _check_shape(tokens: Iterable[Token]) -> None:
     depth = 0
     for token in tokens:
         if token.kind is Kind.BAD:
-            raise Refused("a quote or comment has no end")
+            raise ExpressionRefused("a quote or comment has no end")
         if token.kind is Kind.MARK:
-            raise Refused("it holds a comment with code")
+            raise ExpressionRefused("it holds a comment with code")
         if token.is_symbol("@"):
-            raise Refused("it names a variable")
+            raise ExpressionRefused("it names a variable")
         if token.is_symbol(";") or token.is_symbol("?") or token.is_symbol(":"):
-            raise Refused(f"it holds {token.text!r}")
+            raise ExpressionRefused(f"it holds {token.text!r}")
         if token.is_symbol("("):
             depth += 1
         elif token.is_symbol(")"):
             depth -= 1
             if depth < 0:
-                raise Refused("a parenthesis is closed that was not opened")
+                raise ExpressionRefused("a parenthesis is closed that was not opened")
     if depth:
-        raise Refused("a parenthesis is not closed")
+        raise ExpressionRefused("a parenthesis is not closed")
 
 
 def _check_word(token: Token, following: Token | None, third: Token | None) -> None:
     word = token.text.upper()
     if word in {"SELECT", "VALUES", "TABLE", "WITH", "EXISTS"}:
-        raise Refused(f"{word} is no part of an expression over one row")
+        raise ExpressionRefused(f"{word} is no part of an expression over one row")
     if following is None or not following.is_symbol("("):
         if word.startswith("CURRENT_") or word in _CHANGING_WORDS:
-            raise Refused(f"{word} changes from call to call")
+            raise ExpressionRefused(f"{word} changes from call to call")
         return
     if word in _CHANGING or word.startswith("CURRENT_"):
-        raise Refused(f"the function {word} changes from call to call")
+        raise ExpressionRefused(f"the function {word} changes from call to call")
     if word not in LANGUAGE:
         near = nearest(word, _FUNCTIONS)
         hint = f"; did you mean {near}?" if near else ""
-        raise Refused(f"the function {word} is not known to depend only on the row{hint}")
+        raise ExpressionRefused(f"the function {word} is not known to depend only on the row{hint}")
     if third is not None and third.is_symbol(")") and word != "PI":
-        raise Refused(f"{word}() without an argument does not depend on the row")
+        raise ExpressionRefused(f"{word}() without an argument does not depend on the row")

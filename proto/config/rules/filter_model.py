@@ -10,7 +10,7 @@ from shardmerge.proto import config_pb2 as pb
 from shardmerge.proto.config.document.file_model import FileModel
 from shardmerge.proto.config.finding import nearest
 from shardmerge.proto.config.key import Key
-from shardmerge.proto.config.rules.expression import Refused, parse
+from shardmerge.proto.config.rules.expression import ExpressionRefused, parse
 from shardmerge.proto.config.rules.pattern_text import (
     SCHEMAS,
     TABLES,
@@ -145,7 +145,7 @@ class EventFilter(FileModel):
 def _condition(text: str) -> str:
     try:
         return text and parse(text).text
-    except Refused as reason:
+    except ExpressionRefused as reason:
         raise ValueError(f"cannot be used: {reason}") from None
 
 

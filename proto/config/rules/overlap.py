@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from shardmerge.proto.config.rules.block_allow import BlockAllow as Lists
+from shardmerge.proto.config.rules.block_allow import BlockAllowRules
 from shardmerge.proto.config.rules.pattern import compile_pattern
 from shardmerge.proto.config.rules.reserved_names import SYSTEM_SCHEMAS
 from shardmerge.proto.config.rules.rule_model import Route
@@ -45,7 +45,7 @@ class _Rule:
         return self.route.target_schema, self.route.target_table or table
 
 
-def overlaps(routes: Mapping[str, Route], lists: Lists, *, case_sensitive: bool) -> Iterator[Overlap]:
+def overlaps(routes: Mapping[str, Route], lists: BlockAllowRules, *, case_sensitive: bool) -> Iterator[Overlap]:
     """Every pair of one source's routes with an example that proves that they contradict each other.
 
     ``lists``: the source's block-allow list; a table that it excludes is no example.
@@ -73,7 +73,7 @@ def overlaps(routes: Mapping[str, Route], lists: Lists, *, case_sensitive: bool)
 
 
 def _examples(
-    one: _Rule, two: _Rule, rules: list[_Rule], lists: Lists, case_sensitive: bool
+    one: _Rule, two: _Rule, rules: list[_Rule], lists: BlockAllowRules, case_sensitive: bool
 ) -> Iterator[tuple[str, str] | None]:
     """Tables that prove it; None for each tested one that proves nothing."""
     schemas = _common(one.route.schema_pattern, two.route.schema_pattern, case_sensitive)

@@ -70,12 +70,12 @@ _TOKEN = re.compile(
 )
 
 
-class Refused(Exception):
+class TransformRefused(Exception):
     """Why a transform cannot be used; the text is for the user."""
 
 
 def split_items(projection: str) -> tuple[str, ...]:
-    """The items of a SELECT list. Raises :class:`Refused`."""
+    """The items of a SELECT list. Raises :class:`TransformRefused`."""
     found: list[str] = []
     depth = start = 0
     for match in _TOKEN.finditer(projection):
@@ -91,21 +91,21 @@ def split_items(projection: str) -> tuple[str, ...]:
             start = match.end()
     found.append(projection[start:].strip())
     if not all(found):
-        raise Refused("an item of the projection is empty")
+        raise TransformRefused("an item of the projection is empty")
     if found.count(STAR) > 1:
-        raise Refused(f"it holds {STAR} twice")
+        raise TransformRefused(f"it holds {STAR} twice")
     clash = clash_of([_checked_item(item) for item in found if item != STAR])
     if clash:
-        raise Refused(clash)
+        raise TransformRefused(clash)
     return tuple(found)
 
 
 def check_condition(text: str) -> None:
-    """Raises :class:`Refused` for a text that is no condition over one row only."""
+    """Raises :class:`TransformRefused` for a text that is no condition over one row only."""
     tokens = _checked(text)
     reason = order_of(tokens, _KNOWN) if tokens else "it is empty"
     if reason:
-        raise Refused(reason)
+        raise TransformRefused(reason)
 
 
 def _checked_item(text: str) -> Item:
@@ -115,61 +115,62 @@ def _checked_item(text: str) -> Item:
     item = item_of(tokens, _KNOWN)
     reason = dangling(tokens) or order_of(item.body, _KNOWN)
     if reason:
-        raise Refused(f"{text}: {reason}")
+        raise TransformRefused(f"{text}: {reason}")
     return item
 
 
 def _checked(text: str) -> tuple[Token, ...]:
-    """The words of an expression. Raises :class:`Refused` for one that is not known to depend only on one row."""
+    """The words of an expression. Raises :class:`TransformRefused` for one that is not known to depend only on one
+    row."""
     depth = 0
     kept = [match for match in _TOKEN.finditer(text) if match["space"] is None]
     for at, match in enumerate(kept):
         before = kept[at - 1] if at else None
         following = kept[at + 1] if at + 1 < len(kept) else None
         if match["comment"]:
-            raise Refused("it holds a comment")
+            raise TransformRefused("it holds a comment")
         if match["text"] and following is not None and following["text"]:
-            raise Refused("two texts are side by side")
+            raise TransformRefused("two texts are side by side")
         if match["symbol"]:
             depth = _checked_symbol(match["symbol"], depth)
         elif match["name"] and following is not None and following["symbol"] == "(":
-            raise Refused(f"{match['name']} is used as a function")
+            raise TransformRefused(f"{match['name']} is used as a function")
         elif match["word"]:
             _check_word(match, before, following)
     if depth:
-        raise Refused("a parenthesis is not closed")
+        raise TransformRefused("a parenthesis is not closed")
     return tokens_of(kept)
 
 
 def _checked_symbol(sign: str, depth: int) -> int:
     if sign in "'\"`":
-        raise Refused("a quote has no end")
+        raise TransformRefused("a quote has no end")
     if sign in ";@?$#\\{}:":
-        raise Refused(f"it holds {sign!r}")
+        raise TransformRefused(f"it holds {sign!r}")
     depth += (sign in "([{") - (sign in ")]}")
     if depth < 0:
-        raise Refused("a parenthesis is closed that was not opened")
+        raise TransformRefused("a parenthesis is closed that was not opened")
     return depth
 
 
 def _check_word(match: re.Match[str], before: re.Match[str] | None, following: re.Match[str] | None) -> None:
     word = match["word"].upper()
     if following is not None and following["text"] is not None and following.start() == match.end() and word == "R":
-        raise Refused("it holds a raw text")
+        raise TransformRefused("it holds a raw text")
     if (
         following is not None
         and following["text"]
         and word in _OF_TIME
         and not _MOMENT.fullmatch(following["text"][1:-1])
     ):
-        raise Refused(f"{word} {following['text']} is no literal time")  # DATE 'today', TIMESTAMP 'now UTC'
+        raise TransformRefused(f"{word} {following['text']} is no literal time")  # DATE 'today', TIMESTAMP 'now UTC'
     is_part = before is not None and before["symbol"] == "."
     if following is not None and following["symbol"] == "(":
         if is_part or (word not in FUNCTIONS and word not in _BEFORE_PARENTHESIS):
             if word in _CHANGING:
-                raise Refused(f"the function {word} changes from call to call")
+                raise TransformRefused(f"the function {word} changes from call to call")
             near = nearest(word, (each for each in FUNCTIONS if each[0] == word[0]))
             hint = f"; did you mean {near}?" if near else ""
-            raise Refused(f"the function {word} is not known to depend only on the row{hint}")
+            raise TransformRefused(f"the function {word} is not known to depend only on the row{hint}")
     elif word in _REFUSED:
-        raise Refused(f"{word} is no part of an expression over one row")
+        raise TransformRefused(f"{word} is no part of an expression over one row")

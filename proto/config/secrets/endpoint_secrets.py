@@ -32,7 +32,7 @@ def opened(endpoint: pb.Endpoint, what: str) -> str:
 
 
 def sealed(endpoint: pb.Endpoint) -> pb.Endpoint:
-    """The endpoint as it is stored. Raises :class:`shardmerge.proto.secret.Unreadable`."""
+    """The endpoint as it is stored. Raises :class:`shardmerge.proto.secret.UnreadableSecret`."""
     return with_secrets(endpoint, lambda what, text: to_stored(text, bound_to(endpoint, what)))
 
 

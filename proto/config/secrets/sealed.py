@@ -13,7 +13,7 @@ from shardmerge.proto import config_pb2 as pb
 from shardmerge.proto.config.secrets import endpoint_secrets
 from shardmerge.proto.config.secrets.endpoint_secrets import bound_to, with_secrets
 from shardmerge.proto.errors import ShardmergeError
-from shardmerge.proto.secret import Unreadable, to_stored
+from shardmerge.proto.secret import UnreadableSecret, to_stored
 
 Stored = TypeVar("Stored", pb.SourceConfig, pb.SubTaskConfig)
 
@@ -26,7 +26,7 @@ def sealed(config: Stored) -> Stored:
         def sealed_or_kept(what: str, text: str) -> str:
             try:
                 return to_stored(text, bound_to(endpoint, what))
-            except Unreadable:
+            except UnreadableSecret:
                 return text
 
         return with_secrets(endpoint, sealed_or_kept)

@@ -7,10 +7,10 @@ from collections.abc import Collection, Iterator, Mapping
 
 from shardmerge.proto.config.database import check_database
 from shardmerge.proto.config.document.notes import refusals
-from shardmerge.proto.config.document.repair import Repaired
+from shardmerge.proto.config.document.repair import RepairedModel
 from shardmerge.proto.config.document.yaml_file import Document
 from shardmerge.proto.config.finding import ConfigFinding, KeyPath, nearest
-from shardmerge.proto.config.rules.block_allow import BlockAllow as Lists
+from shardmerge.proto.config.rules.block_allow import BlockAllowRules
 from shardmerge.proto.config.rules.overlap import overlaps
 from shardmerge.proto.config.rules.regex import RegexError, compile_regex
 from shardmerge.proto.config.rules.reserved_names import SYSTEM_SCHEMAS
@@ -127,7 +127,7 @@ _HARMLESS_WITH_VALUE = frozenset({"-t", "-r", "-F", "-s", "-L"})
 
 
 def check_task(
-    document: Document, whole: Repaired[TaskModel], environ: Mapping[str, str] | None
+    document: Document, whole: RepairedModel[TaskModel], environ: Mapping[str, str] | None
 ) -> Iterator[ConfigFinding]:
     """Findings beyond those of single keys; keys with an error of their own cause no further findings."""
     task = whole.model
@@ -154,7 +154,7 @@ def _strict(document: Document, task: TaskModel) -> Iterator[ConfigFinding]:
         yield document.finding(("strict-optimistic-shard-mode",), "needs shard-mode: optimistic")
 
 
-def _cascades(document: Document, whole: Repaired[TaskModel]) -> Iterator[ConfigFinding]:
+def _cascades(document: Document, whole: RepairedModel[TaskModel]) -> Iterator[ConfigFinding]:
     """Settings under which the rows that a cascade changes cannot be derived exactly."""
     task = whole.model
     if task.cascades != "derive" or not whole.is_sure(("cascades",)):
@@ -228,7 +228,7 @@ def _instances(document: Document, task: TaskModel) -> Iterator[ConfigFinding]:
                 yield document.finding((*here, key), f"is set together with {key}-config-name: use one", at_key=True)
 
 
-def _references(document: Document, whole: Repaired[TaskModel]) -> Iterator[ConfigFinding]:
+def _references(document: Document, whole: RepairedModel[TaskModel]) -> Iterator[ConfigFinding]:
     """Names of rules: each one used must exist, each one defined must be used, none is listed twice."""
     task = whole.model
     is_old = task.black_white_list and not task.block_allow_list and not whole.left_out("block-allow-list")
@@ -273,7 +273,7 @@ def _contradicting_routes(document: Document, task: TaskModel) -> Iterator[Confi
         routes = {name: task.routes[name] for name in instance.route_rules if name in task.routes}
         name = instance.block_allow_list or instance.black_white_list
         given = task.block_allow_lists().get(name, BlockAllow())
-        lists = Lists.from_config(task.name, given.to_proto(name), task.case_sensitive)
+        lists = BlockAllowRules.from_config(task.name, given.to_proto(name), task.case_sensitive)
         for found in overlaps(routes, lists, case_sensitive=task.case_sensitive):
             if (found.first, found.second) in seen:
                 continue
@@ -287,7 +287,7 @@ def _contradicting_routes(document: Document, task: TaskModel) -> Iterator[Confi
             )
 
 
-def _tells_its_references(whole: Repaired[TaskModel]) -> bool:
+def _tells_its_references(whole: RepairedModel[TaskModel]) -> bool:
     """Whether every rule name that a source uses is known."""
     return not any(path[0] == "mysql-instances" and (len(path) < 3 or path[2] in _REFERENCES) for path in whole.unsure)
 
@@ -312,7 +312,7 @@ def _uses(instance: Instance, lists_key: str) -> Iterator[tuple[str, str, tuple[
             yield key, top, (name,)
 
 
-def _not_supported(document: Document, whole: Repaired[TaskModel]) -> Iterator[ConfigFinding]:
+def _not_supported(document: Document, whole: RepairedModel[TaskModel]) -> Iterator[ConfigFinding]:
     """Keys that would change the data at the target if they were ignored."""
     task = whole.model
 

@@ -12,7 +12,7 @@ from shardmerge.proto.config import defaults
 from shardmerge.proto.config.database import database_notes
 from shardmerge.proto.config.document.file_model import validate
 from shardmerge.proto.config.document.notes import notes_of
-from shardmerge.proto.config.document.repair import Repaired, repaired
+from shardmerge.proto.config.document.repair import RepairedModel, repaired
 from shardmerge.proto.config.document.yaml_file import Document, read
 from shardmerge.proto.config.finding import ConfigFinding, error_of
 from shardmerge.proto.config.position import start_at, stop_at
@@ -148,7 +148,7 @@ def parse_task(text: str, file_name: str, environ: Mapping[str, str] | None = os
 def check_file(document: Document, environ: Mapping[str, str] | None) -> tuple[TaskModel | None, list[ConfigFinding]]:
     """The model of a task file, and every finding. Pure."""
     model, findings = validate(document, TaskModel)
-    whole = repaired(document, TaskModel) if model is None else Repaired(model)
+    whole = repaired(document, TaskModel) if model is None else RepairedModel(model)
     return model, findings if whole is None else [*findings, *check_task(document, whole, environ)]
 
 

@@ -9,13 +9,13 @@ import pytest
 from cryptography import x509
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
-from shardmerge.ctl.certificate_authority import Member, make, parse_name, revoke
+from shardmerge.ctl.certificate_authority import CertificateSubject, make, parse_name, revoke
 from shardmerge.ctl.main import run
 from shardmerge.proto import errors
 from shardmerge.proto.errors import ShardmergeError
 
-_MEMBERS = (Member("master-1", ("10.0.0.1",)), Member("worker-1", ("10.0.0.2",)))
-_ETCD = (Member("etcd-1", ("10.0.0.1",)),)
+_MEMBERS = (CertificateSubject("master-1", ("10.0.0.1",)), CertificateSubject("worker-1", ("10.0.0.2",)))
+_ETCD = (CertificateSubject("etcd-1", ("10.0.0.1",)),)
 
 
 @pytest.fixture
@@ -81,11 +81,15 @@ def test_clients_are_no_servers(folder: Path) -> None:
 
 def test_more_names_are_added_to_both(folder: Path) -> None:
     before = _content(folder)
-    made, of_etcd = make(folder, [Member("worker-2", ("10.0.0.3",)), Member("anna", None)], etcd=[Member("etcd-2")])
+    made, of_etcd = make(
+        folder,
+        [CertificateSubject("worker-2", ("10.0.0.3",)), CertificateSubject("anna", None)],
+        etcd=[CertificateSubject("etcd-2")],
+    )
     assert of_etcd is not None
     assert (made.authority, made.members) == (False, ("worker-2", "anna"))
     assert (of_etcd.authority, of_etcd.members) == (False, ("etcd-2", "worker-2"))
-    made, of_etcd = make(folder, [Member("worker-3")])
+    made, of_etcd = make(folder, [CertificateSubject("worker-3")])
     assert of_etcd is not None and made.members == of_etcd.members == ("worker-3",)
     assert before.items() <= _content(folder).items()
 
@@ -93,13 +97,13 @@ def test_more_names_are_added_to_both(folder: Path) -> None:
 def test_one_authority_as_before(tmp_path: Path) -> None:
     """A script that makes etcd's certificate as that of one more process; later etcd gets its own authority."""
     folder = tmp_path / "tls"
-    made, of_etcd = make(folder, [*_MEMBERS, Member("etcd-1")])
+    made, of_etcd = make(folder, [*_MEMBERS, CertificateSubject("etcd-1")])
     assert of_etcd is None and not (folder / "etcd").exists()
     before = _content(folder)
     with _refused("master-1.pem: it exists already"):
         make(folder, _MEMBERS, etcd=_ETCD)
     assert _content(folder) == before
-    made, of_etcd = make(folder, [Member("master-1"), Member("worker-1")], etcd=_ETCD)
+    made, of_etcd = make(folder, [CertificateSubject("master-1"), CertificateSubject("worker-1")], etcd=_ETCD)
     assert of_etcd is not None
     assert (made.members, of_etcd.authority, of_etcd.members) == ((), True, ("etcd-1", "master-1", "worker-1"))
     assert before.items() <= _content(folder).items()
@@ -107,8 +111,11 @@ def test_one_authority_as_before(tmp_path: Path) -> None:
 
 def test_the_missing_one_of_two_pairs_is_made(folder: Path) -> None:
     with _refused("worker-1.pem: it exists already"):
-        make(folder, [Member("worker-1")])
-    for place, member in ((folder / "etcd", Member("worker-1")), (folder, Member("worker-1", ("10.0.0.2",)))):
+        make(folder, [CertificateSubject("worker-1")])
+    for place, member in (
+        (folder / "etcd", CertificateSubject("worker-1")),
+        (folder, CertificateSubject("worker-1", ("10.0.0.2",))),
+    ):
         for kind in ("pem", "key"):
             (place / f"worker-1.{kind}").rename(folder.parent / f"old.{kind}")
         made, of_etcd = make(folder, [member])
@@ -120,12 +127,12 @@ def test_the_missing_one_of_two_pairs_is_made(folder: Path) -> None:
 def test_nothing_of_etcd_is_overwritten(folder: Path, name: str) -> None:
     before = _content(folder)
     with _refused(f"etcd/{name}.pem: it exists already"):
-        make(folder, [Member("worker-9")], etcd=[Member(name)])
+        make(folder, [CertificateSubject("worker-9")], etcd=[CertificateSubject(name)])
     with _refused("a name is listed twice"):
-        make(folder, [Member("worker-9")], etcd=[Member("worker-9")])
+        make(folder, [CertificateSubject("worker-9")], etcd=[CertificateSubject("worker-9")])
     (folder / "etcd" / "ca.key").unlink()
     with _refused("it holds one of ca.pem and ca.key"):
-        make(folder, [Member("worker-9")])
+        make(folder, [CertificateSubject("worker-9")])
     assert _content(folder).items() <= before.items()
 
 
@@ -148,13 +155,13 @@ def test_a_name_with_a_revoked_certificate_is_not_accepted(folder: Path) -> None
     """A process cannot distinguish two certificates of one name."""
     for kind in ("pem", "key"):
         (folder / f"worker-1.{kind}").rename(folder / f"stolen.{kind}")
-    make(folder, [Member("worker-1", ("10.0.0.2",))])
+    make(folder, [CertificateSubject("worker-1", ("10.0.0.2",))])
     (folder / "notes.pem").write_text("another file")
     assert revoke(folder, ["stolen"]).accepted == ("dmctl", "master-1")
 
 
 def test_what_cannot_be_revoked(folder: Path, tmp_path: Path) -> None:
-    make(tmp_path / "other", [Member("alien")])
+    make(tmp_path / "other", [CertificateSubject("alien")])
     (tmp_path / "other" / "alien.pem").rename(folder / "etcd" / "alien.pem")
     before = _content(folder)
     with _refused("worker-9.pem: there is no such file, and none in etcd"):

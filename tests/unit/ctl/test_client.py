@@ -9,7 +9,7 @@ import grpc
 import pytest
 
 from shardmerge.ctl.client import MasterClient
-from shardmerge.ctl.settings import Output, Settings
+from shardmerge.ctl.settings import ClientSettings, OutputFormat
 from shardmerge.proto import errors, identity_pb2, identity_pb2_grpc
 from shardmerge.proto.compare_pb2 import CompareRequest
 from shardmerge.proto.diagnostics_pb2 import DiagnosticsRequest
@@ -30,7 +30,7 @@ def make_client(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], MasterClient
     monkeypatch.setattr(caller_proof, "use_file", _keep)
     monkeypatch.setattr(caller_proof, "is_used", lambda: True)
     monkeypatch.setattr(caller_proof, "keys_of_process", lambda: {"one": b"k" * 32})
-    return lambda address: MasterClient(Settings((address,), 60.0, Output("auto"), debug=False, sources=()))
+    return lambda address: MasterClient(ClientSettings((address,), 60.0, OutputFormat("auto"), debug=False, sources=()))
 
 
 class _Ending(identity_pb2_grpc.IdentityServicer):

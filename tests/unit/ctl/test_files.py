@@ -8,7 +8,7 @@ import pytest
 
 from shardmerge.ctl.files import config_file, is_file_argument, task_name
 from shardmerge.proto import errors
-from shardmerge.proto.config.check import Kind, check_text
+from shardmerge.proto.config.check import FileKind, check_text
 from shardmerge.proto.errors import ErrorSpec, ShardmergeError
 
 
@@ -95,7 +95,7 @@ def test_what_is_wrong_with_a_file_is_reported_without_its_password(written: str
     text = f"name: t\ntask-mode: all\ntarget-database:\n  user: u\n  password: {written}\n"
     file = tmp_path / "t.yaml"
     file.write_text(text)
-    said = [str(one) for kind in (Kind.TASK, Kind.SOURCE) for one in check_text(text, "f", kind).findings]
+    said = [str(one) for kind in (FileKind.TASK, FileKind.SOURCE) for one in check_text(text, "f", kind).findings]
     try:
         task_name(str(file))
     except ShardmergeError as error:

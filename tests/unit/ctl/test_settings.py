@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shardmerge.ctl.options import with_two_dashes
-from shardmerge.ctl.settings import CliValues, Output, parse_addresses, parse_duration, resolve, split_sources
+from shardmerge.ctl.settings import CliValues, OutputFormat, parse_addresses, parse_duration, resolve, split_sources
 from shardmerge.proto import errors
 from shardmerge.proto.errors import ShardmergeError
 from shardmerge.proto.tls.model import TlsFiles
@@ -64,12 +64,12 @@ def test_option_before_environment_before_file_before_default(tmp_path: Path) ->
     environment = {"DM_MASTER_ADDR": "env:1"}
     assert resolve(CliValues(), {}).addresses == ("127.0.0.1:8261",)
     assert resolve(CliValues(), {}).timeout == 600
-    assert resolve(CliValues(), {}).output is Output.AUTO
+    assert resolve(CliValues(), {}).output is OutputFormat.AUTO
     assert resolve(CliValues(config=str(file)), {}).addresses == ("file:1",)
     assert resolve(CliValues(config=str(file)), {}).timeout == 60
     assert resolve(CliValues(config=str(file)), environment).addresses == ("env:1",)
     settings = resolve(CliValues(config=str(file), master_addr="opt:1", rpc_timeout="2s", output="json"), environment)
-    assert (settings.addresses, settings.timeout, settings.output) == (("opt:1",), 2, Output.JSON)
+    assert (settings.addresses, settings.timeout, settings.output) == (("opt:1",), 2, OutputFormat.JSON)
 
 
 @pytest.mark.parametrize(

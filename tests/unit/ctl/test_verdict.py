@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from shardmerge.ctl.error_report import Report
+from shardmerge.ctl.error_report import ErrorReport
 from shardmerge.ctl.verdict import Answer, judge
 from shardmerge.proto import errors
 from shardmerge.proto import master_pb2 as pb
@@ -43,7 +43,7 @@ def test_the_only_failure_is_reported_itself() -> None:
     report = judge(
         "start-task", pb.StartTaskResponse(result=False, sources=[_part(result=True), _part(result=False, source="b")])
     )
-    assert report == Report(40001, "key-collision", "source b: row collides", "keep the shards' keys apart")
+    assert report == ErrorReport(40001, "key-collision", "source b: row collides", "keep the shards' keys apart")
 
 
 def test_a_false_part_fails_the_command_even_if_the_answer_is_true() -> None:
@@ -104,7 +104,7 @@ def test_a_false_answer_without_any_reason() -> None:
 
 
 def test_two_lines_whatever_the_text() -> None:
-    text = Report(7, "n", "a\nb\x1b[31m\tc", "").lines()
+    text = ErrorReport(7, "n", "a\nb\x1b[31m\tc", "").lines()
     assert text.count("\n") == 2
     first, second = text.splitlines()
     assert first == "error: [7 n] a b [31m c"

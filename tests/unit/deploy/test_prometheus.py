@@ -16,7 +16,7 @@ from ruamel.yaml import YAML
 from deploy.grafana.expressions import SCRAPE_LABELS, exported, selectors
 from deploy.prometheus.runbooks import DEFAULT, checked
 from shardmerge.proto.metrics.catalogue import CATALOGUE
-from shardmerge.proto.metrics.family import Kind
+from shardmerge.proto.metrics.family import MetricKind
 
 ROOT = Path(__file__).resolve().parents[3]
 FOLDER = ROOT / "deploy" / "prometheus"
@@ -105,7 +105,7 @@ def test_an_alert_has_a_case_that_fires_and_one_that_does_not(alert: str) -> Non
     cases = [case for case in CASES if case.alert == alert]
     assert any(case.fires for case in cases)
     assert any(not case.fires for case in cases)
-    counters = [name for name in _names(alert) if name in exported() and exported()[name].kind is Kind.COUNTER]
+    counters = [name for name in _names(alert) if name in exported() and exported()[name].kind is MetricKind.COUNTER]
     if counters:
         assert any(case.fires and case.begins_at_1 for case in cases), "a series that begins at 1"
 

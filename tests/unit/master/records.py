@@ -10,7 +10,7 @@ from shardmerge.master.state import State, parse
 from shardmerge.proto import common_pb2, etcd_keys
 from shardmerge.proto import config_pb2 as config
 from shardmerge.proto import state_pb2 as pb
-from shardmerge.proto.etcd import Record, Snapshot
+from shardmerge.proto.etcd import Record, RecordSnapshot
 
 
 def state(
@@ -41,7 +41,7 @@ def state(
         etcd_keys.PREFIX + "of-a-newer-version/x": pb.LeaderRecord(name="ignored"),
     }
     return parse(
-        Snapshot(
+        RecordSnapshot(
             tuple(
                 Record(key, etcd_keys.encode(value), mod_revision=number, create_revision=number, lease=0)
                 for number, (key, value) in enumerate(sorted(records.items()), start=1)

@@ -74,7 +74,7 @@ def test_a_change_or_another_key_is_seen(key: secret.SecretKey, tmp_path: Path) 
     text = key.encrypt(PLAIN)
     changed = text[:-5] + ("A" if text[-5] != "A" else "B") + text[-4:]
     for bad in (changed, text[:20], "enc:v1:", "enc:v1:äöü", "enc:v9:" + text[7:]):
-        with pytest.raises(secret.Unreadable):
+        with pytest.raises(secret.UnreadableSecret):
             key.decrypt(bad)
     other = str(tmp_path / "other")
     secret.new_key(other)
@@ -314,12 +314,12 @@ def test_only_the_same_binding_opens(one: secret.Binding, other: secret.Binding,
     # Mark and nonce: one nonce is never used for two texts, or with two bindings.
     assert (again[:33] == sealed[:33]) == same and (one.data == other.data) == (one == other)
     if one != other:
-        with pytest.raises(secret.Unreadable, match="for another account, address or TLS setting") as caught:
+        with pytest.raises(secret.UnreadableSecret, match="for another account, address or TLS setting") as caught:
             key.open(sealed, other)
         assert caught.value.spec is errors.config.SECRET_OF_ANOTHER_SERVER
     older = secret.SecretKey("key", bytes(32), (key.key,))
     assert older.open(sealed, one) == plain
-    with pytest.raises(secret.Unreadable, match="the key in key did not make it") as caught:
+    with pytest.raises(secret.UnreadableSecret, match="the key in key did not make it") as caught:
         secret.SecretKey("key", bytes(32)).open(sealed, one)
     assert caught.value.spec is errors.config.SECRET_UNREADABLE
 
@@ -328,12 +328,12 @@ def test_a_bound_text_that_was_changed_is_refused(key: secret.SecretKey) -> None
     text = key.seal(PLAIN, _here())
     for at in range(len(secret.BOUND_PREFIX), len(text), 5):
         changed = text[:at] + ("A" if text[at] != "A" else "B") + text[at + 1 :]
-        with pytest.raises(secret.Unreadable):
+        with pytest.raises(secret.UnreadableSecret):
             key.open(changed, _here())
     for cut in (text[:40], secret.BOUND_PREFIX):
-        with pytest.raises(secret.Unreadable):
+        with pytest.raises(secret.UnreadableSecret):
             key.open(cut, _here())
-    with pytest.raises(secret.Unreadable):
+    with pytest.raises(secret.UnreadableSecret):
         key.decrypt(secret.PREFIX + text.removeprefix(secret.BOUND_PREFIX))
 
 

@@ -13,8 +13,8 @@ from types import MappingProxyType
 from shardmerge.master.ddl_lock.records import Target, situation, targets, to_lock, to_record
 from shardmerge.master.ddl_lock.report import lock_message
 from shardmerge.master.ddl_lock.resolver import Change, Close, Nothing, Wait, resolve, unlock, violations
-from shardmerge.master.ddl_lock.situation import ShardState, Stage
-from shardmerge.master.state import Entry, State
+from shardmerge.master.ddl_lock.situation import LockStage, ShardState
+from shardmerge.master.state import State, VersionedRecord
 from shardmerge.proto import common_pb2, config_pb2, state_pb2
 from shardmerge.proto.state_pb2 import BinlogOp
 from tests.unit.shard_ddl.history_events import AlterEvent, Histories, RenameEvent
@@ -101,24 +101,24 @@ class HistoryWorld:
 
     def state(self) -> State:
         """All records in etcd."""
-        subtasks: dict[tuple[str, str], Entry[state_pb2.SubTaskRecord]] = {}
-        shards: dict[tuple[str, str], Entry[state_pb2.ShardRecord]] = {}
-        locks: dict[tuple[str, str, str], Entry[state_pb2.LockRecord]] = {}
-        workers: dict[str, Entry[state_pb2.WorkerRecord]] = {}
-        bounds: dict[str, Entry[state_pb2.BindingRecord]] = {}
+        subtasks: dict[tuple[str, str], VersionedRecord[state_pb2.SubTaskRecord]] = {}
+        shards: dict[tuple[str, str], VersionedRecord[state_pb2.ShardRecord]] = {}
+        locks: dict[tuple[str, str, str], VersionedRecord[state_pb2.LockRecord]] = {}
+        workers: dict[str, VersionedRecord[state_pb2.WorkerRecord]] = {}
+        bounds: dict[str, VersionedRecord[state_pb2.BindingRecord]] = {}
         mode = config_pb2.SHARD_MODE_OPTIMISTIC if self.optimistic else config_pb2.SHARD_MODE_PESSIMISTIC
         for name, task in self.tasks.items():
             for source, subtask in task.subtasks.items():
                 stage = common_pb2.STAGE_RUNNING if subtask.running else common_pb2.STAGE_PAUSED
                 record = state_pb2.SubTaskRecord(expected=stage, config=config_pb2.SubTaskConfig(shard_mode=mode))
-                subtasks[name, source] = Entry(record, 1)
+                subtasks[name, source] = VersionedRecord(record, 1)
                 if subtask.published is not None:
-                    shards[name, source] = Entry(subtask.published, task.version)
+                    shards[name, source] = VersionedRecord(subtask.published, task.version)
                 if subtask.has_worker:
-                    workers[f"w-{source}"] = Entry(state_pb2.WorkerRecord(), 1)
-                    bounds[source] = Entry(state_pb2.BindingRecord(worker=f"w-{source}"), 1)
+                    workers[f"w-{source}"] = VersionedRecord(state_pb2.WorkerRecord(), 1)
+                    bounds[source] = VersionedRecord(state_pb2.BindingRecord(worker=f"w-{source}"), 1)
             if task.lock is not None:
-                locks[name, *TARGET.names] = Entry(task.lock, task.version)
+                locks[name, *TARGET.names] = VersionedRecord(task.lock, task.version)
         none = MappingProxyType[str, object]({})
         return State(1, None, none, workers, none, bounds, none, subtasks, shards, locks)  # pyright: ignore
 
@@ -167,7 +167,7 @@ class HistoryWorld:
             return False
         target = Target(task.name, *TARGET.names)
         seen, lock = situation(target, self.state()), to_lock(task.lock)
-        if lock.stage is Stage.RELEASED or (lock.stage is Stage.EXECUTING and not force):
+        if lock.stage is LockStage.RELEASED or (lock.stage is LockStage.EXECUTING and not force):
             return False
         ready = sorted({member.source for member in seen.in_state(lock, ShardState.READY)})
         if not force and not ready:

@@ -16,7 +16,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple
 
-from shardmerge.master.ddl_lock.situation import Lock, Member, Report, Stage, is_parked_at
+from shardmerge.master.ddl_lock.situation import Lock, LockMember, LockStage, SourceReport, is_parked_at
 from shardmerge.worker.target.records.executed_locks import LockRun
 from tests.unit.shard_ddl.shard_log import DEALING, FIRST, Columns, DdlEvent, Event, altered
 from tests.unit.shard_ddl.shard_reports import members_of, parked_at, ran_at, report_of_members
@@ -35,7 +35,7 @@ class BriefSource(NamedTuple):
     """State of a source in brief. ``tables``: as published, or the first state."""
 
     tables: tuple[TableReport, ...]
-    reported: Report | None
+    reported: SourceReport | None
 
 
 class Brief:
@@ -61,7 +61,7 @@ class Brief:
         for after in self._publishes(source, shared):
             yield "publishes", after, shared
         lock = shared.lock
-        if lock is None or lock.stage is not Stage.EXECUTING or lock.owner != self.name:
+        if lock is None or lock.stage is not LockStage.EXECUTING or lock.owner != self.name:
             return
         if shared.run is not None and shared.run.generation == lock.generation:
             return
@@ -94,7 +94,7 @@ class Brief:
         for tables in self._reached(source.tables, shared.lock):
             members = tuple(self._member(number, table) for number, table in enumerate(tables))
             for generation in recorded[recorded.index(known) :]:
-                reported = Report(members, generation)
+                reported = SourceReport(members, generation)
                 if reported != source.reported:
                     yield BriefSource(tables, reported)
 
@@ -112,11 +112,11 @@ class Brief:
     def _moved(self, number: int, table: TableReport, lock: Lock | None) -> TableReport | None:
         if not table.waits:
             return table._replace(waits=True) if table.level < len(self._statements[number]) else None
-        if lock is None or lock.stage is not Stage.RELEASED:
+        if lock is None or lock.stage is not LockStage.RELEASED:
             return None
         return TableReport(table.level + 1, waits=False) if is_parked_at(self._member(number, table), lock) else None
 
-    def _made_member(self, number: int, table: TableReport) -> Member:
+    def _made_member(self, number: int, table: TableReport) -> LockMember:
         columns = self._columns[number][table.level]
         every = tuple(FIRST if other != number else columns for other in range(len(self._statements)))
         parked = (parked_at(self._statements[number][table.level]),) if table.waits else ()
@@ -124,7 +124,7 @@ class Brief:
         [member] = report_of_members(self.name, members_of(self.name, every, parked, alone), None).members
         return member
 
-    def _tables(self, reported: Report | None) -> list[tuple[TableReport, ...]]:
+    def _tables(self, reported: SourceReport | None) -> list[tuple[TableReport, ...]]:
         """Return the states that such a report may describe: several if a table looks the same before and after its
         statements."""
         found: list[tuple[TableReport, ...]] = [()]
@@ -134,7 +134,7 @@ class Brief:
             found = [(*tables, table) for tables in found for table in self._alike(number, member)]
         return found
 
-    def _alike(self, number: int, member: Member) -> Iterator[TableReport]:
+    def _alike(self, number: int, member: LockMember) -> Iterator[TableReport]:
         waits = member.parked is not None
         for level in range(len(self._columns[number]) - waits):
             if self._member(number, TableReport(level, waits)) == member:

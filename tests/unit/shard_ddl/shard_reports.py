@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 
 from shardmerge.master.ddl_lock.records import Target, report_of, to_record
-from shardmerge.master.ddl_lock.situation import Lock, Report
+from shardmerge.master.ddl_lock.situation import Lock, SourceReport
 from shardmerge.proto import state_pb2
 from shardmerge.worker.core.table_plan import TablePlan
 from shardmerge.worker.ddl.locks import lock_protocol as duties
@@ -84,7 +84,7 @@ def _waits(item: Parked, plan: TablePlan) -> duties.ParkedStatement:
 
 
 @lru_cache(None)
-def report_of_members(source: str, members: tuple[duties.Member, ...], run: LockRun | None) -> Report:
+def report_of_members(source: str, members: tuple[duties.Member, ...], run: LockRun | None) -> SourceReport:
     runs = {TARGET: run} if run is not None else {}
     return report_of(Target(TASK, *TARGET.names), source, duties.to_shard_record(1, members, runs, {}))
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import NamedTuple
 
-from shardmerge.master.ddl_lock.situation import Lock, Report
+from shardmerge.master.ddl_lock.situation import Lock, SourceReport
 from shardmerge.worker.core.table import Table
 from shardmerge.worker.core.table_plan import TablePlan
 from shardmerge.worker.ddl.decide.stream_tables import StreamTables
@@ -106,7 +106,7 @@ class Half(NamedTuple):
 class Look(NamedTuple):
     """Result of a pass of the lock agent: what it must publish, and what it must do for which lock."""
 
-    report: Report
+    report: SourceReport
     duty: Executes | Releases | None
     lock: Lock | None
 
@@ -127,7 +127,7 @@ class Source(NamedTuple):
 
     durable: Durable
     process: Process
-    reported: Report | None
+    reported: SourceReport | None
 
 
 class Shared(NamedTuple):

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from shardmerge.master.ddl_lock.resolver import Close, Nothing, Wait, resolve, violations
-from shardmerge.master.ddl_lock.situation import Report, Situation
+from shardmerge.master.ddl_lock.situation import Situation, SourceReport
 from tests.unit.shard_ddl.shard_brief import Brief, BriefSource
 from tests.unit.shard_ddl.shard_log import ALL, FIRST, BrokenRuleError, History, RowEvent, at_target, binlog, merged
 from tests.unit.shard_ddl.shard_state import Shared, Source
@@ -70,7 +70,7 @@ class Walk:
         self._sources: Numbered[Source | BriefSource] = Numbered()
         self._shared: Numbered[Shared] = Numbered()
         self._steps: dict[tuple[int, int, int], list[tuple[str, int, int]]] = {}
-        self._decided: dict[tuple[Report | None, Report | None, int], tuple[str, int] | None] = {}
+        self._decided: dict[tuple[SourceReport | None, SourceReport | None, int], tuple[str, int] | None] = {}
         self._came: dict[World, World | None] = {}
 
     def run(self) -> Walked:
@@ -149,7 +149,7 @@ class Walk:
             self._decided[key] = self._decide(*reported, self._shared.values[shared])
         return self._decided[key]
 
-    def _decide(self, one: Report | None, two: Report | None, shared: Shared) -> tuple[str, int] | None:
+    def _decide(self, one: SourceReport | None, two: SourceReport | None, shared: Shared) -> tuple[str, int] | None:
         situation = Situation({"s0": one, "s1": two}, shared.lock)
         step = resolve(situation, 0.0, _unused(shared))
         if isinstance(step, Wait | Nothing):

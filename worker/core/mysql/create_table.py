@@ -30,7 +30,7 @@ from shardmerge.worker.core.sql.clause import ClauseKind
 from shardmerge.worker.core.sql.table_text import Item, TableText, UnreadableCreateTable, read_create_table
 from shardmerge.worker.core.sql.token_reader import find_words
 from shardmerge.worker.core.table import Column, ValueKind
-from shardmerge.worker.core.table_plan import AddPrefix, AddSuffix, ColumnPlan, Computed, Constant, PartitionId
+from shardmerge.worker.core.table_plan import AddPrefix, AddSuffix, ColumnPlan, ComputedValue, Constant, PartitionId
 
 _OWN_COLLATION = re.compile(r"\A(\s+CHARACTER SET \w+)?(\s+COLLATE \w+)?", re.IGNORECASE)
 _OPENED, _CLOSED = re.compile(r"\s*/\*M?!\d*\s*\Z"), re.compile(r"\s*\*/")
@@ -154,7 +154,7 @@ def widened_type(plan: ColumnPlan) -> str:
     """The target's COLUMN_TYPE that holds every mapped value of the column."""
     column = plan.column
     match plan.mapping:
-        case None | Constant() | Computed():
+        case None | Constant() | ComputedValue():
             return column.type_text
         case PartitionId():
             return "bigint unsigned" if column.unsigned else "bigint"

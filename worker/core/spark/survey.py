@@ -19,7 +19,7 @@ from shardmerge.worker.core.spark.runner import SlotsFailed, SparkRunner
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class ExecutorReport:
     """What one process of an executor has reported. ``unreachable``: why it cannot call the worker, "": it can."""
 
     host: str
@@ -53,7 +53,7 @@ def explained(failed: SlotsFailed, own: Mapping[str, str]) -> ShardmergeError:
     return errors.worker.SPARK_START_FAILED(reason=f"the first tasks on its executors have failed: {reasons[0]}")
 
 
-def verdict(reports: Iterable[Report], own: Mapping[str, str], address: str) -> ShardmergeError | None:
+def verdict(reports: Iterable[ExecutorReport], own: Mapping[str, str], address: str) -> ShardmergeError | None:
     """The warning of :func:`survey`, or its error. Versions come first: another version may have any other problem."""
     reports = sorted(reports, key=lambda report: report.host)
     for report in reports:
@@ -67,10 +67,10 @@ def verdict(reports: Iterable[Report], own: Mapping[str, str], address: str) -> 
     return errors.worker.DECODER_NOT_COMPILED(where=", ".join(slow)) if slow else None
 
 
-def _uncompiled(reports: Sequence[Report]) -> list[str]:
+def _uncompiled(reports: Sequence[ExecutorReport]) -> list[str]:
     return sorted({report.host for report in reports if not report.is_compiled})
 
 
-def _read(text: str) -> Report:
+def _read(text: str) -> ExecutorReport:
     found = json.loads(text)
-    return Report(found["host"], found["versions"], bool(found["compiled"]), str(found["unreachable"]))
+    return ExecutorReport(found["host"], found["versions"], bool(found["compiled"]), str(found["unreachable"]))

@@ -28,7 +28,7 @@ from shardmerge.worker.target.renames.rename_target import (
     settle,
     settle_locked,
 )
-from shardmerge.worker.target.renames.target_renames import Change, Rename, RenameState
+from shardmerge.worker.target.renames.target_renames import PartitioningChange, RenameState, TargetTableRename
 from shardmerge.worker.target.tables import deferred_index_store
 from shardmerge.worker.unit.contract import Epochs
 
@@ -61,21 +61,21 @@ def rename_target(
         return answer
 
 
-def _checked(session: Session, subtasks: Sequence[config_pb2.SubTaskConfig]) -> Rename:
+def _checked(session: Session, subtasks: Sequence[config_pb2.SubTaskConfig]) -> TargetTableRename:
     """What is to be renamed; or the rename that lacks only the task's file, MOVED."""
     schema, task = subtasks[0].meta_schema, subtasks[0].task
     survey = _Survey.read(session, subtasks)
     pair = survey.pair()
     if pair is not None:
         survey.check(session, pair)
-        return Rename(task, *pair, RenameState.BEGUN, survey.changes(pair))
+        return TargetTableRename(task, *pair, RenameState.BEGUN, survey.changes(pair))
     left = target_renames.read(session, schema, task)
     if left is None:
         raise errors.master.RENAME_NOTHING(task=task)
     return left
 
 
-def _answer(session: Session, rename: Rename) -> pb.WorkerRenameTargetResponse:
+def _answer(session: Session, rename: TargetTableRename) -> pb.WorkerRenameTargetResponse:
     return pb.WorkerRenameTargetResponse(
         before=rename.before.quoted,
         after=rename.after.quoted,
@@ -199,9 +199,9 @@ class _Survey:
             if any({key.parent, key.child} & numbers for key in its.partitioning.cascades):
                 yield f"source {source} derives rows of its tables from foreign keys (cascades: derive)"
 
-    def changes(self, pair: _Pair) -> dict[str, Change]:
+    def changes(self, pair: _Pair) -> dict[str, PartitioningChange]:
         return {
-            source: Change(
+            source: PartitioningChange(
                 its.recorded,
                 its.partitioning.with_renamed(pair[0], pair[0], its.partitioning.rules).to_json(),
                 its.partitioning.with_renamed(*pair, its.rules).to_json(),

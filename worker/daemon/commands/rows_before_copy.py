@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 
 from shardmerge.proto import errors
 from shardmerge.proto.errors import ShardmergeError
@@ -29,11 +31,13 @@ def rows_before_copy(
     names = {plan.table.full_name for plan in added}
     own = [plan for plan in members.own.values() if plan.table.full_name not in names]
     merged = (*added, *own, *members.same_task, *members.other_tasks)
+    copies = _read_copies(session, who)
     for plan in added:
         found = find_target(session, plan)
         if found is None:
             continue
-        is_earlier, others = _earlier_copies(session, who, tables, plan)
+        numbers = {number for number, table in enumerate(tables) if table.full_name == plan.table.full_name}
+        is_earlier, others = copies.of(plan, numbers)
         owned = owned_rows(plan, merged)
         if isinstance(owned, AllRows) and others:
             owned = NotSeparable("other shard tables have rows in it that are not merged into it now")
@@ -50,24 +54,41 @@ def rows_before_copy(
     return None
 
 
-def _earlier_copies(session: Session, who: SubtaskKey, tables: Sequence[Table], plan: TablePlan) -> tuple[bool, bool]:
-    """Whether the shard table may have been merged into the target of ``plan`` before, and whether the copy of another
-    one into it is recorded. There is no record of a copy that the table has left before its end."""
-    copied = rows(
-        session,
-        "SELECT `task`, `source`, `shard`, LOWER(`target_schema`) = %s AND LOWER(`target_table`) = %s FROM "
-        f"{quote_name(who.schema)}.`snapshot_table`",
-        (plan.target_schema.lower(), plan.target_table.lower()),
-    )
-    of_name = {number for number, table in enumerate(tables) if table.full_name == plan.table.full_name}
-    unrecorded, here, others = set(of_name), False, False
-    for task, source, shard, is_here in copied:
-        is_own = (text_of(task), text_of(source)) == who[1:] and int(str(shard)) in of_name
-        if is_own:
-            unrecorded.discard(int(str(shard)))
-        here |= bool(is_own and is_here)
-        others |= bool(is_here and not is_own)
-    return here or bool(unrecorded), others
+_Target = tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Copies:
+    """The recorded copies of all tasks. ``own``: of this subtask's shard tables, by number; ``others``: how many of
+    other subtasks there are, by target; both with targets in lower case."""
+
+    own: Mapping[int, _Target]
+    others: Mapping[_Target, int]
+
+    def of(self, plan: TablePlan, numbers: Collection[int]) -> tuple[bool, bool]:
+        """Whether the shard table may have been merged into the target of ``plan`` before, and whether the copy of
+        another one into it is recorded. There is no record of a copy that the table has left before its end.
+        ``numbers``: of the shard table."""
+        target = plan.target_schema.lower(), plan.target_table.lower()
+        is_earlier = any(self.own.get(number, target) == target for number in numbers)
+        into = sum(1 for number, at in self.own.items() if at == target and number not in numbers)
+        return is_earlier, bool(into or self.others.get(target))
+
+
+def _read_copies(session: Session, who: SubtaskKey) -> _Copies:
+    """Raises ``pymysql.MySQLError``."""
+    own: dict[int, _Target] = {}
+    others: Counter[_Target] = Counter()
+    columns = "`task`, `source`, `shard`, `target_schema`, `target_table`"
+    for task, source, shard, schema, table in rows(
+        session, f"SELECT {columns} FROM {quote_name(who.schema)}.`snapshot_table`"
+    ):
+        target = text_of(schema).lower(), text_of(table).lower()
+        if (text_of(task), text_of(source)) == who[1:]:
+            own[int(str(shard))] = target
+        else:
+            others[target] += 1
+    return _Copies(own, others)
 
 
 def _is_indexed(owned: Owned, found: Table) -> bool:

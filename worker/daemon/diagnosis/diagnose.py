@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from shardmerge.proto import diagnose_pb2 as pb
-from shardmerge.worker.daemon.diagnosis.sample import Sample, use_between
+from shardmerge.worker.daemon.diagnosis.sample import SubTaskSample, use_between
 
 DEFAULT_SECONDS = 3.0
 _LEAST_SECONDS = 0.5
@@ -22,20 +22,20 @@ _WAITING_PHASES = frozenset({"starting", "committing", "retrying"})
 _WAITING_SECONDS = 0.5
 
 
-class Answer(Protocol):
+class PendingTargetLook(Protocol):
     """A look at the target in progress."""
 
     def result(self, seconds: float) -> pb.TargetLook: ...
 
 
-Look = Callable[[Mapping[int, int], Sequence[str]], Answer | None]
+Look = Callable[[Mapping[int, int], Sequence[str]], PendingTargetLook | None]
 """Begins to look at the target, with the connections of the waiting lanes and the names of the target tables; None: it
 cannot be asked now."""
 
 
 def diagnose(
-    take: Callable[[], Sample], look: Look, seconds: float, is_over: threading.Event
-) -> tuple[Sample, pb.SubTaskUse]:
+    take: Callable[[], SubTaskSample], look: Look, seconds: float, is_over: threading.Event
+) -> tuple[SubTaskSample, pb.SubTaskUse]:
     """The second sample, and what happened between both. ``seconds``: between them, 0: the default. ``is_over``: the
     caller has gone."""
     wanted = min(max(seconds, _LEAST_SECONDS), _MOST_SECONDS) if seconds > 0 else DEFAULT_SECONDS
@@ -56,7 +56,7 @@ def diagnose(
     return second, use
 
 
-def _has_continued(lane: int, middle: Sample, second: Sample) -> bool:
+def _has_continued(lane: int, middle: SubTaskSample, second: SubTaskSample) -> bool:
     """Whether the lane has committed since the look, or does something else: it waits for that lock no longer."""
     before, after = (sample.totals.lanes.get(lane) for sample in (middle, second))
     if before is not None and after is not None and after.transactions > before.transactions:
@@ -65,7 +65,7 @@ def _has_continued(lane: int, middle: Sample, second: Sample) -> bool:
     return not any(phase in _WAITING_PHASES for phase in phases)
 
 
-def waiting_lanes(sample: Sample) -> dict[int, int]:
+def waiting_lanes(sample: SubTaskSample) -> dict[int, int]:
     """The connections of the lanes whose statement may wait for a lock, by lane, the longest wait first. Pure."""
     return {
         lane.lane: sample.connections[lane.lane]
@@ -76,7 +76,7 @@ def waiting_lanes(sample: Sample) -> dict[int, int]:
     }
 
 
-def target_names(sample: Sample) -> list[str]:
+def target_names(sample: SubTaskSample) -> list[str]:
     """The quoted names of the target tables that lanes and readers write, as far as they are known. Pure."""
     status = sample.status
     loads = [status.load, status.join.load, *(copy.load for copy in status.copies)]

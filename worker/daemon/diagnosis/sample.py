@@ -52,7 +52,7 @@ NO_RELAY = RelaySample()
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class SubTaskSample:
     """A subtask at the monotonic time ``at``. ``plans``: of the stream that its lanes apply. ``connections``: of the
     lanes to the target, by lane. ``locked``: the target tables of the task that have a sharding-DDL lock; those that
     are parked there have no plans."""
@@ -68,7 +68,7 @@ class Sample:
     locked: tuple[TargetTable, ...] = ()
 
 
-def use_between(before: Sample, after: Sample) -> pb.SubTaskUse:
+def use_between(before: SubTaskSample, after: SubTaskSample) -> pb.SubTaskUse:
     """The figures of the time between both samples. Without the look at the target, and without Spark."""
     found = pb.SubTaskUse(seconds=after.at - before.at, compared=after.compared)
     reasons = one_lane_reasons(after.plans)

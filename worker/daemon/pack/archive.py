@@ -30,7 +30,7 @@ _HEADER_BYTES = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class ArchiveEntry:
     """A file of the archive. ``name``: its path there. ``content``: bytes, or the file that has them."""
 
     name: str
@@ -43,7 +43,7 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class ArchiveSummary:
     """``digest``: of the names and contents, in hexadecimal digits. The compiled copies do not count: two compilations
     of one module may differ. ``size``: bytes of the archive."""
 
@@ -52,7 +52,7 @@ class Written:
     digest: str
 
 
-def write_archive(path: Path, entries: Iterable[Entry]) -> Written:
+def write_archive(path: Path, entries: Iterable[ArchiveEntry]) -> ArchiveSummary:
     """Write a ``.tar.gz`` that only its owner may read: users' modules may be in it. An existing file is replaced when
     the new one is complete. Raises OSError."""
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
@@ -70,10 +70,10 @@ def write_archive(path: Path, entries: Iterable[Entry]) -> Written:
         with suppress(FileNotFoundError):
             partial.unlink()
         raise
-    return Written(files, size, digest)
+    return ArchiveSummary(files, size, digest)
 
 
-def _write(packed: gzip.GzipFile, entries: Iterable[Entry]) -> tuple[int, str]:
+def _write(packed: gzip.GzipFile, entries: Iterable[ArchiveEntry]) -> tuple[int, str]:
     digest = hashlib.sha256()
     files = 0
     with tarfile.open(fileobj=packed, mode="w", format=tarfile.GNU_FORMAT) as archive:
@@ -101,7 +101,7 @@ def compiled_name(name: str) -> str:
     return str(path.parent / "__pycache__" / f"{path.stem}.{sys.implementation.cache_tag}.pyc")
 
 
-def _compiled(entry: Entry, source: bytes) -> bytes | None:
+def _compiled(entry: ArchiveEntry, source: bytes) -> bytes | None:
     """The compiled copy of a module; None for what is none, or has errors."""
     if not entry.name.endswith(".py"):
         return None

@@ -16,7 +16,7 @@ from shardmerge.proto import errors
 from shardmerge.proto.config.daemon.daemon_file import load_daemon
 from shardmerge.proto.config.daemon.model import WorkerFile
 from shardmerge.proto.errors import ShardmergeError
-from shardmerge.worker.daemon.pack.archive import Entry, write_archive
+from shardmerge.worker.daemon.pack.archive import ArchiveEntry, write_archive
 from shardmerge.worker.daemon.pack.interpreter import interpreter_entries, own_modules, packages_place
 from shardmerge.worker.daemon.pack.packages import installed, module_entries, package_entries
 from shardmerge.worker.daemon.pack.requirements import needed
@@ -77,7 +77,7 @@ def check_output(output: Path) -> None:
             raise errors.worker.PACK_OUTPUT_REFUSED(path=output, reason=f"it is within {folder}, which is packed")
 
 
-def _contents(modules: Iterable[str]) -> tuple[tuple[Entry, ...], list[str]]:
+def _contents(modules: Iterable[str]) -> tuple[tuple[ArchiveEntry, ...], list[str]]:
     """The files of the archive, and the names of its packages: Python, shardmerge with what it needs, and ``modules``,
     names as Python imports them. Raises PACK_PACKAGE_REFUSED, OSError and subprocess.SubprocessError."""
     place = packages_place()

@@ -13,7 +13,7 @@ import sysconfig
 from collections.abc import Iterator
 from pathlib import Path
 
-from shardmerge.worker.daemon.pack.archive import Entry
+from shardmerge.worker.daemon.pack.archive import ArchiveEntry
 
 VERSION = f"python{sys.version_info.major}.{sys.version_info.minor}"
 _UNUSED = frozenset(
@@ -48,13 +48,13 @@ def packages_place() -> str:
     return done.stdout.strip().removeprefix("/top/")
 
 
-def interpreter_entries() -> Iterator[Entry]:
+def interpreter_entries() -> Iterator[ArchiveEntry]:
     """Raises OSError."""
-    yield Entry("bin/python", _START.encode(), is_executable=True)
-    yield Entry(f"libexec/{VERSION}", executable(), is_executable=True)
+    yield ArchiveEntry("bin/python", _START.encode(), is_executable=True)
+    yield ArchiveEntry(f"libexec/{VERSION}", executable(), is_executable=True)
     library = _shared_library()
     if library is not None:
-        yield Entry(f"lib/{sysconfig.get_config_var('INSTSONAME') or library.name}", library)
+        yield ArchiveEntry(f"lib/{sysconfig.get_config_var('INSTSONAME') or library.name}", library)
     place = f"{sys.platlibdir}/{VERSION}"
     modules = own_modules()
     extensions = Path(sys.base_exec_prefix) / sys.platlibdir / VERSION / "lib-dynload"
@@ -63,7 +63,7 @@ def interpreter_entries() -> Iterator[Entry]:
         yield from _files(extensions, f"{place}/lib-dynload")
 
 
-def _files(top: Path, place: str) -> Iterator[Entry]:
+def _files(top: Path, place: str) -> Iterator[ArchiveEntry]:
     for folder, folders, names in os.walk(top):
         if Path(folder) == top:
             folders[:] = [one for one in folders if one not in _UNUSED and not one.startswith("config-")]
@@ -71,7 +71,7 @@ def _files(top: Path, place: str) -> Iterator[Entry]:
         for name in names:
             path = Path(folder) / name
             if path.is_file():
-                yield Entry(f"{place}/{path.relative_to(top).as_posix()}", path)
+                yield ArchiveEntry(f"{place}/{path.relative_to(top).as_posix()}", path)
 
 
 def _shared_library() -> Path | None:

@@ -14,7 +14,7 @@ from importlib.metadata import Distribution, distributions
 from pathlib import Path, PurePosixPath
 
 from shardmerge.proto import errors
-from shardmerge.worker.daemon.pack.archive import Entry
+from shardmerge.worker.daemon.pack.archive import ArchiveEntry
 from shardmerge.worker.daemon.pack.requirements import normal_name
 
 _SUFFIXES = (".py", ".pyi", ".pxd", ".h", ".so", ".proto", ".typed")
@@ -34,7 +34,7 @@ def installed() -> Mapping[str, Distribution]:
     return found
 
 
-def package_entries(name: str, package: Distribution, place: str) -> Iterator[Entry]:
+def package_entries(name: str, package: Distribution, place: str) -> Iterator[ArchiveEntry]:
     """The files of a package. ``place``: the folder of packages in the archive. Raises PACK_PACKAGE_REFUSED."""
     files = package.files
     if files is None:
@@ -49,7 +49,7 @@ def package_entries(name: str, package: Distribution, place: str) -> Iterator[En
             continue
         source = Path(str(package.locate_file(file)))
         if source.is_file() and not str(path).startswith(_OF_THE_JVM):
-            yield Entry(f"{place}/{path}", source)
+            yield ArchiveEntry(f"{place}/{path}", source)
     if is_editable:
         modules = (package.read_text("top_level.txt") or "").split()
         if not modules:
@@ -64,7 +64,7 @@ def _is_editable(package: Distribution) -> bool:
     return text is not None and bool(json.loads(text).get("dir_info", {}).get("editable"))
 
 
-def module_entries(name: str, place: str) -> Iterator[Entry]:
+def module_entries(name: str, place: str) -> Iterator[ArchiveEntry]:
     """The files of a module or package that Python imports as ``name``, at the top level. Raises
     PACK_PACKAGE_REFUSED."""
     found = importlib.util.find_spec(name)
@@ -72,9 +72,9 @@ def module_entries(name: str, place: str) -> Iterator[Entry]:
         raise errors.worker.PACK_PACKAGE_REFUSED(package=name, reason="it is not installed here")
     for folder in found.submodule_search_locations or ():
         for path in _module_files(Path(folder)):
-            yield Entry(f"{place}/{name}/{path.relative_to(folder).as_posix()}", path)
+            yield ArchiveEntry(f"{place}/{name}/{path.relative_to(folder).as_posix()}", path)
     if found.submodule_search_locations is None and found.origin is not None:
-        yield Entry(f"{place}/{Path(found.origin).name}", Path(found.origin))
+        yield ArchiveEntry(f"{place}/{Path(found.origin).name}", Path(found.origin))
 
 
 def _module_files(top: Path) -> Iterator[Path]:

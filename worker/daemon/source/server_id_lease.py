@@ -14,7 +14,14 @@ from shardmerge.proto.etcd import Delete, Etcd, KeyAbsent, KeyIs
 from shardmerge.proto.log import get_logger
 from shardmerge.worker.core.mysql.connection import ServerInfo
 from shardmerge.worker.daemon.registration import Registration
-from shardmerge.worker.relay.fetch.server_id import Holder, Taken, candidates, choose, patience_seconds, server_of
+from shardmerge.worker.relay.fetch.server_id import (
+    ServerIdHolder,
+    Taken,
+    candidates,
+    choose,
+    patience_seconds,
+    server_of,
+)
 
 log = get_logger()
 
@@ -27,7 +34,7 @@ class _Record:
     revision: int
     server: str
     server_id: int
-    holder: Holder
+    holder: ServerIdHolder
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +155,7 @@ class ServerIdLease:
         for record in self._etcd.get_prefix(etcd_keys.SERVER_IDS).records:
             server, server_id = etcd_keys.names(record.key, etcd_keys.SERVER_IDS)
             value = etcd_keys.decode(state_pb2.ServerIdRecord, record.value, record.key)
-            holder = Holder(value.worker, value.source_id, value.lease_seconds)
+            holder = ServerIdHolder(value.worker, value.source_id, value.lease_seconds)
             found.append(_Record(record.key, record.mod_revision, server, int(server_id), holder))
         return found
 

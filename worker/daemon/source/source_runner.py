@@ -21,7 +21,7 @@ from shardmerge.worker.core.position import RelayOffset, SourcePosition
 from shardmerge.worker.core.task_runner import TaskRunner
 from shardmerge.worker.daemon.commands.binlog_schema import operate_schema
 from shardmerge.worker.daemon.commands.move_source import check_switch
-from shardmerge.worker.daemon.diagnosis.sample import CopySample, RelaySample, Sample, overview
+from shardmerge.worker.daemon.diagnosis.sample import CopySample, RelaySample, SubTaskSample, overview
 from shardmerge.worker.daemon.forecast.figures import SourceForecast
 from shardmerge.worker.daemon.forecast.source_watch import SourceWatch
 from shardmerge.worker.daemon.metrics.figures import CompareFigures, SourceFigures
@@ -250,12 +250,12 @@ class SourceRunner:
         """The configurations of the source's tasks, by name."""
         return {subtask.name: subtask.config for subtask in self._all()}
 
-    def sample(self, subtask: SubTask, *, is_compared: bool) -> Sample:
+    def sample(self, subtask: SubTask, *, is_compared: bool) -> SubTaskSample:
         """What the memory holds about a subtask now. Like :meth:`status` it never waits for a server."""
         source, unit, copying = self.config.source_id, subtask.replicating(), subtask.copying()
         relay, clock = self.relay, self._clock
         _, locks = self._host.shards.locks(subtask.name, 0, 0.0)
-        return Sample(
+        return SubTaskSample(
             time.monotonic(),
             subtask.status(),
             RelaySample(

@@ -4,7 +4,7 @@
                  ▲           │
                  └── Paused ◀┘    it starts again after a newer decision, or after a pause if the error is retryable
 
-    each ──▶ Removed              its record is gone, or the worker ends
+    each ──▶ RemovedSubtask       its record is gone, or the worker ends
 
 One thread per subtask makes every transition; others only set what is expected and wake it.
 """
@@ -26,7 +26,7 @@ from shardmerge.proto.process.periodic import Backoff
 from shardmerge.proto.rpc.coded_errors import error_to_proto
 from shardmerge.proto.state_pb2 import BinlogOp
 from shardmerge.proto.tracing.operation import Operation, within
-from shardmerge.proto.tracing.spans import Span, begin_span
+from shardmerge.proto.tracing.spans import TraceSpan, begin_span
 from shardmerge.worker.core.stop_signal import StopSignal
 from shardmerge.worker.daemon import task_history as causes
 from shardmerge.worker.daemon.metrics.figures import CompareFigures, SubTaskFigures
@@ -96,21 +96,21 @@ class Ended:
 
 
 @dataclass(frozen=True, slots=True)
-class Removed:
+class RemovedSubtask:
     """Its record does not exist any more, or the worker ends."""
 
     stage = pb.STAGE_STOPPED
 
 
-State = New | Starting | Running | Paused | Ended | Removed
+State = New | Starting | Running | Paused | Ended | RemovedSubtask
 
 _STEPS: dict[type[State], tuple[type[State], ...]] = {
-    New: (Starting, Paused, Removed),
-    Starting: (Running, Paused, Ended, Removed),
-    Running: (Running, Paused, Ended, Removed),
-    Paused: (Starting, Removed),
-    Ended: (Starting, Removed),
-    Removed: (),
+    New: (Starting, Paused, RemovedSubtask),
+    Starting: (Running, Paused, Ended, RemovedSubtask),
+    Running: (Running, Paused, Ended, RemovedSubtask),
+    Paused: (Starting, RemovedSubtask),
+    Ended: (Starting, RemovedSubtask),
+    RemovedSubtask: (),
 }
 
 
@@ -191,7 +191,7 @@ class SubTask:
         self._readers = ReaderTotal()
         self._progress_due_since = self._run_began = time.monotonic()
         self._batch_divisor = 1
-        self._starting: Span | None = None
+        self._starting: TraceSpan | None = None
         self._log = log.bind(task=decision.config.task, source=host.source.source_id)
         self._history = SubTaskHistory(host.history, decision.config.task, host.source.source_id)
         self._end_cause = causes.REMOVED
@@ -264,7 +264,7 @@ class SubTask:
         """Whether the newest decision is carried out: a run has begun, or the last one is over."""
         with self._condition:
             if self._ending:
-                return isinstance(self._state, Removed)
+                return isinstance(self._state, RemovedSubtask)
             if self._decision.expected == pb.STAGE_RUNNING:
                 return self._tried_revision == self._decision.revision
             return isinstance(self._state, Paused | Ended)
@@ -421,7 +421,7 @@ class SubTask:
                 self._conclude(outcome)
         with self._condition:
             self._history.decided()
-            self._become(Removed(), self._end_cause)
+            self._become(RemovedSubtask(), self._end_cause)
 
     def _reset_seconds(self, outcome: Outcome) -> float:
         """A run that lasted longer than this begins the pauses anew. Executors may be lost one after the other, for

@@ -20,7 +20,7 @@ from shardmerge.worker.datasource.plan.fixed_position import FixedPosition, to_t
 from shardmerge.worker.datasource.plan.frame_types import common_type, spark_type
 from shardmerge.worker.datasource.plan.lazy_rules import LazyRules
 from shardmerge.worker.datasource.plan.password import Password
-from shardmerge.worker.datasource.plan.where import Comparison
+from shardmerge.worker.datasource.plan.where import ColumnComparison
 
 POSITIONS = "mysql-shards"
 """Key in the metadata of each column of the DataFrame: the position of each source as ``file:byte``."""
@@ -70,7 +70,7 @@ class ReadOptions:
     target: TargetTable
     wanted: str
     columns: tuple[str, ...]
-    where: tuple[Comparison, ...]
+    where: tuple[ColumnComparison, ...]
     chunk_rows: int
     zero_is_null: bool
     most_undo: int

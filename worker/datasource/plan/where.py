@@ -34,7 +34,7 @@ _NUMBERS = frozenset({ValueKind.INTEGER, ValueKind.DECIMAL, ValueKind.YEAR})
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class ColumnComparison:
     """``column`` ``sign`` ``value``: a number, or a date or time, whose text ``is_quoted``."""
 
     column: str
@@ -43,9 +43,9 @@ class Comparison:
     is_quoted: bool
 
 
-def parse_where(text: str) -> tuple[Comparison, ...]:
+def parse_where(text: str) -> tuple[ColumnComparison, ...]:
     """Raises ``read.OPTION``."""
-    found: list[Comparison] = []
+    found: list[ColumnComparison] = []
     at = 0
     while text.strip():
         match = _COMPARISON.match(text, at)
@@ -53,7 +53,7 @@ def parse_where(text: str) -> tuple[Comparison, ...]:
             raise _refused(f"comparisons such as id >= 100 AND day < '2024-02-01' are possible, not {text[at:]!r}")
         is_quoted = match["text"] is not None
         value = match["text"] if is_quoted else match["number"]
-        found.append(Comparison(match["quoted"] or match["name"], match["sign"], value, is_quoted))
+        found.append(ColumnComparison(match["quoted"] or match["name"], match["sign"], value, is_quoted))
         at = match.end()
         if at == len(text):
             break
@@ -64,7 +64,7 @@ def parse_where(text: str) -> tuple[Comparison, ...]:
     return tuple(found)
 
 
-def condition_of(where: Sequence[Comparison], columns: Sequence[ColumnPlan]) -> bytes:
+def condition_of(where: Sequence[ColumnComparison], columns: Sequence[ColumnPlan]) -> bytes:
     """The SQL of the comparisons for one shard table, b"" for none. ``columns``: those of the DataFrame. Raises
     ``read.OPTION`` for columns and values that cannot be compared alike on both sides."""
     by_name = {column.target_name.lower(): column for column in columns}
@@ -79,7 +79,7 @@ def condition_of(where: Sequence[Comparison], columns: Sequence[ColumnPlan]) -> 
     return " AND ".join(parts).encode()
 
 
-def is_met(each: Comparison, column: ColumnPlan, values: Any) -> Any:
+def is_met(each: ColumnComparison, column: ColumnPlan, values: Any) -> Any:
     """Which of the ``values`` (an Arrow array of the column) meet a comparison; null where a value is NULL."""
     wanted: Any = pa.scalar(_scalar(each, column))
     if pa.types.is_timestamp(values.type):
@@ -93,7 +93,7 @@ def _sql(value: Decimal | datetime.date) -> str:
     return f"'{value.isoformat()}'" if isinstance(value, datetime.date) else format(value, "f")
 
 
-def _scalar(each: Comparison, column: ColumnPlan) -> Decimal | datetime.date:
+def _scalar(each: ColumnComparison, column: ColumnPlan) -> Decimal | datetime.date:
     kind = column.column.kind
     try:
         if not each.is_quoted and kind in _NUMBERS:

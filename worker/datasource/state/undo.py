@@ -21,7 +21,7 @@ from shardmerge.worker.core.mysql.endpoint import Endpoint
 from shardmerge.worker.core.position import SourcePosition
 from shardmerge.worker.core.row_change import Literals, RowChange
 from shardmerge.worker.core.table_plan import TablePlan
-from shardmerge.worker.datasource.group_reader import Block, Described, GroupReader, Stated, why_gone
+from shardmerge.worker.datasource.group_reader import Described, EventBlock, GroupReader, Stated, why_gone
 from shardmerge.worker.datasource.plan.read_plan import ReadOptions, SourcePlan
 from shardmerge.worker.ddl.sql.statement_scope import classify, touches
 from shardmerge.worker.relay.log.xa_tracker import PrepareUnknown, XaTracker
@@ -89,7 +89,7 @@ class Undo:
                         decoder.open(event)
                     case Stated():
                         self._check(item)
-                    case Block(events):
+                    case EventBlock(events):
                         self._note(decoder.decode(events))
         except PrepareUnknown as unknown:
             raise self._unknown_xa(unknown.position) from unknown

@@ -18,7 +18,7 @@ from shardmerge.worker.ddl.sql.ddl_event_names import events_of
 from shardmerge.worker.ddl.sql.statement import Ddl, DropSchema, names
 from shardmerge.worker.relay.model import Statement
 from shardmerge.worker.rules.ddl_events import STRUCTURAL, DdlEvents
-from shardmerge.worker.rules.event_filter import EventFilter, Verdict
+from shardmerge.worker.rules.event_filter import EventFilterRules, FilterDecision
 from shardmerge.worker.rules.table_scope import TableName
 
 Structures = Callable[[ShardTarget], tuple[CreateStatement, CreateStatement | None]]
@@ -37,7 +37,7 @@ class FilteredActions:
 class FilteredStatement:
     """Applies the event filters to one statement. ``structures``: called only where a filter depends on them."""
 
-    filters: EventFilter
+    filters: EventFilterRules
     ddl: Ddl
     statement: Statement
     context: DdlContext
@@ -65,18 +65,18 @@ class FilteredStatement:
     def _passes_over_all(self) -> bool:
         concerned = [name for name in names(self.ddl) if self.context.find(name) or self.context.is_routed(name)]
         return bool(concerned) and all(
-            self._verdict(name.name, self._events(None)) is Verdict.SKIP for name in concerned
+            self._verdict(name.name, self._events(None)) is FilterDecision.SKIP for name in concerned
         )
 
     def _is_passed_over(self, action: Action) -> bool:
         name = _name(action)
         place = (name[0], "") if isinstance(self.ddl, DropSchema) else name
         verdict = self._verdict(place, self._events(action))
-        if verdict is Verdict.STOP:
+        if verdict is FilterDecision.STOP:
             raise self.context.refusal(errors.ddl.STATEMENT_FILTERED, self.statement, table=".".join(name))
-        return verdict is Verdict.SKIP
+        return verdict is FilterDecision.SKIP
 
-    def _verdict(self, place: TableName, events: DdlEvents) -> Verdict:
+    def _verdict(self, place: TableName, events: DdlEvents) -> FilterDecision:
         return self.filters.ddl(*place, events, self.statement.text)
 
     def _events(self, action: Action | None) -> DdlEvents:
@@ -112,11 +112,11 @@ def _together(actions: list[Action]) -> Iterator[Action]:
         yield Rename(moves)
 
 
-def skips_unknown(filters: EventFilter, statement: Statement, task: str, source: str) -> bool:
+def skips_unknown(filters: EventFilterRules, statement: Statement, task: str, source: str) -> bool:
     """Whether an sql-pattern of rules for every schema skips a statement that cannot be parsed. Raises
     STATEMENT_FILTERED."""
     verdict = filters.unknown(statement.text)
-    if verdict is Verdict.STOP:
+    if verdict is FilterDecision.STOP:
         raise errors.ddl.STATEMENT_FILTERED(
             source=source,
             task=task,
@@ -124,4 +124,4 @@ def skips_unknown(filters: EventFilter, statement: Statement, task: str, source:
             statement=" ".join(statement.text.split()),
             table="what is not understood",
         )
-    return verdict is Verdict.SKIP
+    return verdict is FilterDecision.SKIP

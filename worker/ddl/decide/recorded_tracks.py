@@ -25,8 +25,7 @@ from shardmerge.worker.ddl.decide.track import (
 from shardmerge.worker.rules import Rules
 from shardmerge.worker.rules.table_scope import TableName, TableScope
 from shardmerge.worker.target.records.checkpoint import Checkpoint
-from shardmerge.worker.target.records.partitioning import AwayName, Growing, Partitioning
-from shardmerge.worker.target.records.partitioning import Leaving as LeavingRecord
+from shardmerge.worker.target.records.partitioning import AwayName, Growing, LeavingTable, Partitioning
 
 
 def later_structures(
@@ -61,7 +60,7 @@ def plans_before(
 def recorded(partitioning: Partitioning, tracks: Mapping[int, Track]) -> Partitioning:
     """``partitioning``, with the tables as ``tracks`` have them."""
     shards: set[int] = set()
-    leaving: list[LeavingRecord] = []
+    leaving: list[LeavingTable] = []
     growing: list[Growing] = []
     away: list[AwayName] = []
     for number, track in tracks.items():  # of thousands of tables, at each statement
@@ -70,7 +69,7 @@ def recorded(partitioning: Partitioning, tracks: Mapping[int, Track]) -> Partiti
             if track.later is not None:
                 growing.append(track.later.record)
         elif isinstance(track, Leaving):
-            leaving.append(LeavingRecord(number, track.place, track.plan.one_lane))
+            leaving.append(LeavingTable(number, track.place, track.plan.one_lane))
         elif isinstance(track, Elsewhere) and track.record is not None:
             away.append(track.record)
     return replace(
@@ -82,7 +81,7 @@ def recorded(partitioning: Partitioning, tracks: Mapping[int, Track]) -> Partiti
     )
 
 
-T = TypeVar("T", LeavingRecord, Growing, AwayName)
+T = TypeVar("T", LeavingTable, Growing, AwayName)
 
 
 def _in_order(records: Iterable[T]) -> tuple[T, ...]:

@@ -17,7 +17,7 @@ from shardmerge.worker.target.records.dropped_columns import Member
 class PendingStatement:
     """The statement at which a shard table is parked. ``form``: equal for equal statements. ``after``: digest of the
     structure after it. ``since``: the order in which they were parked. ``contradicts``: only an operator can release
-    it. ``after_run``: see :class:`shardmerge.proto.ddl_lock_rule.ParkedStatement`."""
+    it. ``after_run``: see :class:`shardmerge.proto.ddl_lock_rule.ParkedTableStatement`."""
 
     form: str
     after: str

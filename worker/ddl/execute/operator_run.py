@@ -59,7 +59,7 @@ from shardmerge.worker.ddl.sql.statement import (
 )
 from shardmerge.worker.rules.table_scope import TableName
 from shardmerge.worker.target.records import ddl_progress, divided_statements, operator_statements
-from shardmerge.worker.target.records.divided_statements import Progress
+from shardmerge.worker.target.records.divided_statements import StatementProgress
 from shardmerge.worker.target.records.operator_statements import OperatorStatement
 
 log = get_logger()
@@ -171,10 +171,10 @@ def _run_alone(session: Session, context: StatementContext, wanted: TargetStatem
             raise context.refusal(errors.ddl.OPERATOR_STATEMENT_UNCLEAR, given=wanted.text)
         case _ if divided is not None:
             session.begin()
-            operator_statements.write_divided(session, who, one, Progress(divided, before))
+            operator_statements.write_divided(session, who, one, StatementProgress(divided, before))
             session.commit()
             failpoints.hit("ddl.divided")
-            if not _run_parts(session, context, wanted, one, Progress(divided, before)):
+            if not _run_parts(session, context, wanted, one, StatementProgress(divided, before)):
                 return
         case _:
             session.begin()
@@ -219,7 +219,11 @@ def _run_recorded(
 
 
 def _run_parts(
-    session: Session, context: StatementContext, wanted: TargetStatement, one: OperatorStatement, progress: Progress
+    session: Session,
+    context: StatementContext,
+    wanted: TargetStatement,
+    one: OperatorStatement,
+    progress: StatementProgress,
 ) -> bool:
     """Run the parts of the statement that have not run; False when it is stopped before."""
 

@@ -40,7 +40,7 @@ from shardmerge.worker.relay.model import Statement
 from shardmerge.worker.target.apply.statement_waits import naming_waits, user_lock_phrase
 from shardmerge.worker.target.records import ddl_progress, divided_statements
 from shardmerge.worker.target.records.ddl_progress import Begun, StatementPlace, divided_subject
-from shardmerge.worker.target.records.divided_statements import DividedStatement, Progress
+from shardmerge.worker.target.records.divided_statements import DividedStatement, StatementProgress
 from shardmerge.worker.target.records.statement_session import StatementSession
 from shardmerge.worker.target.tables.deferred_index_store import read_owed
 
@@ -239,7 +239,7 @@ class StatementParts:
     stop: StopSignal
     on_wait: Callable[[str], None]
 
-    def recorded(self, statement: str, at: Statement | None, *, shared: bool) -> tuple[str, Progress] | None:
+    def recorded(self, statement: str, at: Statement | None, *, shared: bool) -> tuple[str, StatementProgress] | None:
         """The record of the statement, and the source that has it; None: it was not begun in parts. ``shared``: any
         source of the task may have begun it."""
         if dialect_of(self.session).combines_actions:
@@ -259,12 +259,12 @@ class StatementParts:
     def begin(self, divided: DividedStatement, now: str) -> None:
         """Record the parts, and run them. ``now``: digest of the tables' definitions."""
         ddl_progress.delete_begun(self.session, self.who, self.key)
-        progress = Progress(divided, now)
+        progress = StatementProgress(divided, now)
         divided_statements.write(self.session, self.who, self.key, progress)
         failpoints.hit("ddl.divided")
         self.run(self.who.source, progress)
 
-    def run(self, source: str, progress: Progress) -> None:
+    def run(self, source: str, progress: StatementProgress) -> None:
         """Run the parts that have not run. ``source``: which has the record."""
         _, task, own = self.who
         who = self.who._replace(source=source)

@@ -21,7 +21,7 @@ from shardmerge.worker.core.mysql.connection import Session, dialect_of
 from shardmerge.worker.core.subtask_key import SubtaskKey
 from shardmerge.worker.ddl.split.pieces import statements_at
 from shardmerge.worker.target.records import ddl_progress, divided_statements
-from shardmerge.worker.target.records.divided_statements import DividedStatement, Progress
+from shardmerge.worker.target.records.divided_statements import DividedStatement, StatementProgress
 
 log = get_logger()
 
@@ -46,7 +46,7 @@ class PartsRun:
     on_run: Callable[[str, str], None] = lambda before, now: None
     """Called after a part with the digests before and after it."""
 
-    def run(self, progress: Progress) -> bool:
+    def run(self, progress: StatementProgress) -> bool:
         """Run the parts that have not run; False: stopped before. Raises DDL_REFUSED, DDL_PART_REFUSED and what
         ``send`` raises."""
         while not progress.is_complete:
@@ -67,7 +67,7 @@ class PartsRun:
             failpoints.hit("ddl.part_recorded")
         return True
 
-    def _send(self, progress: Progress) -> bool:
+    def _send(self, progress: StatementProgress) -> bool:
         divided = progress.divided
         try:
             return self.send(divided.parts[divided.ran])
@@ -79,7 +79,7 @@ class PartsRun:
                 raise part_refusal(error, divided) from error
             raise
 
-    def _record_refusal(self, progress: Progress) -> None:
+    def _record_refusal(self, progress: StatementProgress) -> None:
         """The server has answered with an error, so the next part has not run. Until it is sent again, an operator may
         change the tables."""
         if progress.divided.ran and not progress.divided.computed:
@@ -87,7 +87,7 @@ class PartsRun:
         else:
             ddl_progress.delete_begun(self.session, self.who, self.subject)
 
-    def _write(self, progress: Progress) -> None:
+    def _write(self, progress: StatementProgress) -> None:
         divided_statements.write(self.session, self.who, self.subject, progress)
 
 

@@ -29,7 +29,7 @@ AT_STATEMENT = frozenset({ShardState.READY, ShardState.PASSED})
 
 @dataclass(frozen=True, slots=True)
 class _Statement:
-    """See :class:`shardmerge.proto.ddl_lock_rule.ParkedStatement`."""
+    """See :class:`shardmerge.proto.ddl_lock_rule.ParkedTableStatement`."""
 
     form: str
     after: str

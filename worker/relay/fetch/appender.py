@@ -32,9 +32,9 @@ from shardmerge.worker.relay.log.files import (
     write_at,
 )
 from shardmerge.worker.relay.log.group_walker import GroupWalker
-from shardmerge.worker.relay.log.index_records import Entry, pack_entry, pack_statement
+from shardmerge.worker.relay.log.index_records import IndexEntry, pack_entry, pack_statement
 from shardmerge.worker.relay.log.relay_log import RelayLog
-from shardmerge.worker.relay.log.segment import Index, Segment, begin_entry, end_entry, read_description
+from shardmerge.worker.relay.log.segment import Segment, SegmentIndex, begin_entry, end_entry, read_description
 from shardmerge.worker.relay.log.xa_tracker import XaTracker
 
 
@@ -396,7 +396,7 @@ class Appender:
         self._walker.enter(number, FIRST_BYTE)
         self._walker.step(self._description, kind, size, log_pos, timestamp)
         hit("relay.before_publish")
-        self._log.add_segment(Segment(number, begin, None, Index([begin])), end, self._walker.end)
+        self._log.add_segment(Segment(number, begin, None, SegmentIndex([begin])), end, self._walker.end)
 
     def _close_segment(self) -> None:
         """The next events are from another server: end the segment at the last event of the old server."""
@@ -408,7 +408,7 @@ class Appender:
         if end is not None:
             self._log.seal(end)
 
-    def _seal(self) -> Entry | None:
+    def _seal(self) -> IndexEntry | None:
         """Sync the whole current segment to disk, then record that in its index."""
         opened, head = self._open, self._log.head()
         if opened is None:

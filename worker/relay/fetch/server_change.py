@@ -55,7 +55,7 @@ _WRONG_OFFSET = 1220  # ER_ERROR_WHEN_EXECUTING_COMMAND
 
 
 @dataclass(frozen=True, slots=True)
-class Proof:
+class AddressProof:
     """``server``: the server that the relay log is written from, "" for none yet; ``same``: it answers at the new
     address."""
 
@@ -64,7 +64,7 @@ class Proof:
     text: str
 
 
-def prove(log: RelayLog, lowest: SourcePosition | None, endpoint: Endpoint) -> Proof:
+def prove(log: RelayLog, lowest: SourcePosition | None, endpoint: Endpoint) -> AddressProof:
     """Prove that the source may be read at ``endpoint``. ``lowest``: the lowest position of a task, for a relay log
     that has not begun.
 
@@ -74,7 +74,7 @@ def prove(log: RelayLog, lowest: SourcePosition | None, endpoint: Endpoint) -> P
     generation = log.generation
     position = log.head().position if generation is not None else lowest
     if position is None or not (position.file or position.gtid_set):
-        return Proof("", same=False, text="nothing was read yet")
+        return AddressProof("", same=False, text="nothing was read yet")
     server = position.server or (generation.server if generation is not None else "")
     states = (generation.parts[-1].executed if generation is not None else "", log.binlog_state())
     session = connect(endpoint, Side.SOURCE, name=log.source, read_timeout=_ANSWER_SECONDS)
@@ -84,9 +84,9 @@ def prove(log: RelayLog, lowest: SourcePosition | None, endpoint: Endpoint) -> P
         asked = _Asked(log, endpoint, session, info, state, position, server)
         if server in ("", state.server) and position.file:
             asked.check_same()
-            return Proof(server, same=True, text=f"it is the same server, {state.server}")
+            return AddressProof(server, same=True, text=f"it is the same server, {state.server}")
         asked.check_other(states)
-    return Proof(
+    return AddressProof(
         server, same=False, text=f"{state.server} has executed all that was read from {server}, and continues by GTID"
     )
 

@@ -32,7 +32,7 @@ def random_server_id() -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Holder:
+class ServerIdHolder:
     """The holder of a server id; ``lease_seconds``: how long it holds the id after its last keep-alive."""
 
     worker: str
@@ -48,7 +48,7 @@ class Taken:
     """The requested server id, and its holder."""
 
     server_id: int
-    holder: Holder
+    holder: ServerIdHolder
 
 
 def derived(directory: Path) -> int:
@@ -64,7 +64,7 @@ def candidates(first: int, own: int) -> Iterator[int]:
             yield candidate
 
 
-def choose(wanted: Iterable[int], taken: Mapping[int, Holder]) -> int | Taken:
+def choose(wanted: Iterable[int], taken: Mapping[int, ServerIdHolder]) -> int | Taken:
     """The first of ``wanted`` (at least one) that is not held; if all are held, the first one with its holder."""
     first: Taken | None = None
     for server_id in wanted:
@@ -77,7 +77,7 @@ def choose(wanted: Iterable[int], taken: Mapping[int, Holder]) -> int | Taken:
     return first
 
 
-def patience_seconds(holder: Holder, source: str) -> float:
+def patience_seconds(holder: ServerIdHolder, source: str) -> float:
     """How long to wait until ``source`` may assume that ``holder`` will not release its id.
 
     For another source: until its lease would have expired if it was dead. Twice the lease's time, because a new leader

@@ -16,7 +16,7 @@ NOWHERE = SourcePosition("", 0)
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class RelayLogPart:
     """The part of a relay log that was written from one server: from segment number ``segment`` on.
 
     ``server``: ServerInfo.identity, "" until first connected. ``floor``: from this position on, in the order of that
@@ -47,7 +47,7 @@ class Generation:
     first: int
     begin: SourcePosition
     segment_bytes: int
-    parts: tuple[Part, ...]
+    parts: tuple[RelayLogPart, ...]
     settling: str | None = None
     lost_xids: tuple[str, ...] = ()
 
@@ -58,14 +58,14 @@ class Generation:
 
     def connected(self, server: str, floor: SourcePosition, settling: str | None) -> Generation:
         """The generation after the first connection: it only has its begin yet."""
-        return replace(self, parts=(Part(server, self.first, floor),), settling=settling)
+        return replace(self, parts=(RelayLogPart(server, self.first, floor),), settling=settling)
 
     def with_executed(self, executed: str) -> Generation:
         """The generation with ``executed`` in its newest part, unless that has it already."""
         last = self.parts[-1]
         return self if last.executed else replace(self, parts=(*self.parts[:-1], replace(last, executed=executed)))
 
-    def switched(self, relay_id: str, part: Part, settling: str) -> Generation:
+    def switched(self, relay_id: str, part: RelayLogPart, settling: str) -> Generation:
         """The generation that is written from another server from the future segment ``part.segment`` on."""
         kept = tuple(old for old in self.parts if old.segment < part.segment)
         return replace(self, relay_id=relay_id, parts=(*kept, part), settling=settling)
@@ -75,7 +75,7 @@ class Generation:
         at = max(index for index, part in enumerate(self.parts) if index == 0 or part.segment <= first)
         return replace(self, first=first, begin=begin, parts=self.parts[at:])
 
-    def part_of(self, segment: int) -> Part:
+    def part_of(self, segment: int) -> RelayLogPart:
         """The part that a segment belongs to."""
         return next((part for part in reversed(self.parts) if part.segment <= segment), self.parts[0])
 
@@ -88,7 +88,7 @@ def load(directory: Path, source: str) -> Generation | None:
         begin = _position(fields["begin"])
         first = int(fields["first"])
         # Files of versions without parts have one server.
-        parts = tuple(map(_part, fields.get("parts", ()))) or (Part(str(fields["server"]), first, begin),)
+        parts = tuple(map(_part, fields.get("parts", ()))) or (RelayLogPart(str(fields["server"]), first, begin),)
         settling = fields.get("settling")
         return Generation(
             relay_id=str(fields["relay_id"]),
@@ -107,9 +107,9 @@ def load(directory: Path, source: str) -> Generation | None:
         ) from error
 
 
-def _part(fields: dict[str, Any]) -> Part:
+def _part(fields: dict[str, Any]) -> RelayLogPart:
     executed = str(fields.get("executed", ""))
-    return Part(str(fields["server"]), int(fields["segment"]), _position(fields["floor"]), executed)
+    return RelayLogPart(str(fields["server"]), int(fields["segment"]), _position(fields["floor"]), executed)
 
 
 def _position(fields: dict[str, Any]) -> SourcePosition:

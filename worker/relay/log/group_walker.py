@@ -40,7 +40,7 @@ from shardmerge.worker.binlog.xa_events import parse_xa_prepare
 from shardmerge.worker.core.position import RelayOffset, SourcePosition
 from shardmerge.worker.relay.log.binlog_state import BinlogState
 from shardmerge.worker.relay.log.fast_scan import scan
-from shardmerge.worker.relay.log.index_records import Entry, EntryKind
+from shardmerge.worker.relay.log.index_records import EntryKind, IndexEntry
 from shardmerge.worker.relay.log.prepared_groups import PreparedGroup
 from shardmerge.worker.relay.log.walk_state import NO_LIMIT, GroupHead, ScanLimits, ScanResult, WalkPhase, WalkState
 from shardmerge.worker.relay.log.xa_tracker import GroupMark, PrepareUnknown, XaTracker, xa_statement
@@ -116,9 +116,9 @@ class GroupWalker:
         self._group_start = self.byte
         self._last_mark = self.byte
         self._events = 0
-        self._marks: list[Entry] = []
+        self._marks: list[IndexEntry] = []
         self._waiting: list[tuple[int, str, str, int | None]] = []
-        self.entries: list[Entry] = []
+        self.entries: list[IndexEntry] = []
         self.statements: list[Statement] = []
 
     @property
@@ -151,7 +151,7 @@ class GroupWalker:
         """Between groups: set the GTID set at the last group end."""
         self._gtids = GtidSet(gtid_set)
 
-    def drain(self) -> tuple[list[Entry], list[Statement]]:
+    def drain(self) -> tuple[list[IndexEntry], list[Statement]]:
         """Take the entries and statements of the groups that have ended since the last call."""
         taken = self.entries, self.statements
         self.entries, self.statements = [], []
@@ -419,8 +419,8 @@ class GroupWalker:
         group_start: int,
         first_event: int,
         prepared: tuple[PreparedGroup, ...] = (),
-    ) -> Entry:
-        return Entry(kind, byte, group_start, first_event, self._end_position(), self._commit_time, prepared)
+    ) -> IndexEntry:
+        return IndexEntry(kind, byte, group_start, first_event, self._end_position(), self._commit_time, prepared)
 
     def _finish(self, timestamp: int, *, alone: bool) -> None:
         """End the group of the last event."""

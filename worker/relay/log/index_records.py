@@ -37,7 +37,7 @@ class EntryKind(enum.IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class IndexEntry:
     """A byte of a segment at which a block may end.
 
     ``position``, ``commit_time``: of the last group end at or before ``byte``. PIECE: ``group_start``
@@ -94,7 +94,7 @@ def payloads(data: bytes) -> Iterator[bytes]:
         at += _FRAME.size + length
 
 
-def pack_entry(entry: Entry) -> bytes:
+def pack_entry(entry: IndexEntry) -> bytes:
     """One record. SEALED is followed by its own length, so that it can be read from the file's end."""
     body = _ENTRY.pack(
         entry.kind, entry.byte, entry.group_start, entry.first_event, entry.commit_time, entry.position.pos
@@ -107,17 +107,17 @@ def pack_entry(entry: Entry) -> bytes:
     return record
 
 
-def unpack_entry(payload: bytes) -> Entry:
+def unpack_entry(payload: bytes) -> IndexEntry:
     kind, byte, group_start, first_event, commit_time, pos = _ENTRY.unpack_from(payload)
     strings = _Strings(payload, _ENTRY.size)
     file, gtid_set, server = (strings.next().decode() for _ in range(3))
     position = SourcePosition(file, pos, gtid_set, server)
     prepared = unpack_groups(strings.next())
     state = strings.next().decode()
-    return Entry(EntryKind(kind), byte, group_start, first_event, position, commit_time, prepared, state)
+    return IndexEntry(EntryKind(kind), byte, group_start, first_event, position, commit_time, prepared, state)
 
 
-def sealed_entry(data: bytes) -> Entry | None:
+def sealed_entry(data: bytes) -> IndexEntry | None:
     """The SEALED entry at the end of an index file (or of its last bytes); None when there is none."""
     if len(data) < _SEALED_TRAILER.size:
         return None

@@ -15,10 +15,10 @@ from shardmerge.proto.files.durable_file import sync_directory, sync_file
 from shardmerge.worker.core.position import RelayOffset
 from shardmerge.worker.relay.log.files import FIRST_BYTE, relay_path, remove_segment, segment_numbers, statements_path
 from shardmerge.worker.relay.log.generation import Generation
-from shardmerge.worker.relay.log.index_records import Entry
+from shardmerge.worker.relay.log.index_records import IndexEntry
 from shardmerge.worker.relay.log.segment import (
-    Scanned,
     Segment,
+    SegmentContents,
     begin_entry,
     end_entry,
     head_at,
@@ -69,7 +69,7 @@ def recover(directory: Path, source: str, generation: Generation, spacing: int) 
     return Recovered(segments, head, state, cut)
 
 
-def _begin(directory: Path, number: int, generation: Generation) -> Entry | None:
+def _begin(directory: Path, number: int, generation: Generation) -> IndexEntry | None:
     found = read_begin(directory, number)
     if found is None and number == generation.first:
         return begin_entry(generation.begin, 0.0)
@@ -78,7 +78,7 @@ def _begin(directory: Path, number: int, generation: Generation) -> Entry | None
 
 def _sealed(
     directory: Path, source: str, number: int, generation: Generation, spacing: int
-) -> tuple[Entry, Entry] | None:
+) -> tuple[IndexEntry, IndexEntry] | None:
     """Begin and end of the segment if it is sealed, or can be sealed: its index is damaged, but its events end exactly
     where the next segment begins.
     """
@@ -100,7 +100,7 @@ def _sealed(
     return begin, _seal(directory, number, found.head, found)
 
 
-def _seal(directory: Path, number: int, head: Head, found: Scanned) -> Entry:
+def _seal(directory: Path, number: int, head: Head, found: SegmentContents) -> IndexEntry:
     """Write the index of a scanned segment and seal it."""
     write_index(directory, number, found.index, None)
     end = end_entry(head, _size(statements_path(directory, number)), found.state)
@@ -108,7 +108,7 @@ def _seal(directory: Path, number: int, head: Head, found: Scanned) -> Entry:
     return end
 
 
-def _cut(directory: Path, number: int, found: Scanned) -> int:
+def _cut(directory: Path, number: int, found: SegmentContents) -> int:
     """Truncate the segment after its last whole group and rewrite its index; returns the removed bytes."""
     path = relay_path(directory, number)
     torn = _size(path) - found.head.offset.byte

@@ -25,11 +25,11 @@ from shardmerge.worker.relay.log.files import (
     removed,
     segment_numbers,
 )
-from shardmerge.worker.relay.log.generation import NOWHERE, Generation, Part
+from shardmerge.worker.relay.log.generation import NOWHERE, Generation, RelayLogPart
 from shardmerge.worker.relay.log.group_walker import SPACING
-from shardmerge.worker.relay.log.index_records import Entry, EntryKind
+from shardmerge.worker.relay.log.index_records import EntryKind, IndexEntry
 from shardmerge.worker.relay.log.recovery import recover
-from shardmerge.worker.relay.log.segment import Index, Segment, head_at, read_index, scan
+from shardmerge.worker.relay.log.segment import Segment, SegmentIndex, head_at, read_index, scan
 from shardmerge.worker.relay.model import Head, Statement
 
 SEGMENT_BYTES = 128 << 20
@@ -52,7 +52,7 @@ class Cut:
     first_event: int
     position: SourcePosition
     commit_time: float
-    special: Entry | None = None
+    special: IndexEntry | None = None
     payloads: bool = False
 
 
@@ -170,7 +170,7 @@ class RelayLog:
         last = self._head.offset.segment
         numbers = [*segment_numbers(self.directory), last, self._last_number, old.first if old else 0]
         first = max(numbers) + 1
-        part = Part("", first, position if position.file else NOWHERE)
+        part = RelayLogPart("", first, position if position.file else NOWHERE)
         new = Generation(uuid.uuid4().hex, first, position, self._new_segment_bytes, (part,))
         try:
             generations.store(self.directory, new)
@@ -241,12 +241,12 @@ class RelayLog:
         It gets a new relay id: a machine failure may have lost the end of the old server's part, of which offsets are
         recorded elsewhere. With another id those are located again by their source positions.
         """
-        part = Part(server, self._segments[-1].number + 1, floor)
+        part = RelayLogPart(server, self._segments[-1].number + 1, floor)
         self._store(self.require().switched(uuid.uuid4().hex, part, settling))
         self._reopened = False
 
     def set_executed(self, gtid_set: str) -> None:
-        """Record the transactions that the current server had when it was first read; see Part."""
+        """Record the transactions that the current server had when it was first read; see RelayLogPart."""
         generation = self.require()
         known = generation.with_executed(gtid_set)
         if known is not generation:
@@ -276,7 +276,7 @@ class RelayLog:
 
     # The appender's side.
 
-    def publish(self, head: Head, state: str, entries: list[Entry], statements: list[Statement]) -> None:
+    def publish(self, head: Head, state: str, entries: list[IndexEntry], statements: list[Statement]) -> None:
         """Publish everything up to ``head``, a group end, where the binlog state is ``state``."""
         with self.changed:
             if entries or statements:
@@ -284,13 +284,13 @@ class RelayLog:
             self._head, self._state = head, state
             self.changed.notify_all()
 
-    def seal(self, end: Entry) -> None:
+    def seal(self, end: IndexEntry) -> None:
         """End the last segment before there is a next one."""
         with self.changed:
             self._segments[-1].end = end
             self.changed.notify_all()
 
-    def add_segment(self, segment: Segment, end_of_last: Entry | None, head: Head) -> None:
+    def add_segment(self, segment: Segment, end_of_last: IndexEntry | None, head: Head) -> None:
         """Add a new segment for appending, with its contents up to ``head``.
 
         ``end_of_last``: the SEALED entry of the previous segment; None when there is none or it has it already.
@@ -343,7 +343,7 @@ class RelayLog:
         with self.changed:
             return self._end_byte(segment)
 
-    def index_of(self, segment: Segment) -> Index:
+    def index_of(self, segment: Segment) -> SegmentIndex:
         """The segment's index, from disk if necessary. That of the last segment grows: use it under ``changed``.
 
         Raises RELAY_DAMAGED, and FileNotFoundError when the segment was removed meanwhile.
@@ -366,7 +366,7 @@ class RelayLog:
             )
         return scanned.index
 
-    def next_after(self, relay_id: str, segment: Segment, index: Index, byte: int) -> Next:
+    def next_after(self, relay_id: str, segment: Segment, index: SegmentIndex, byte: int) -> Next:
         """What follows group end or piece end ``byte`` of ``segment``."""
         with self.changed:
             self.require(relay_id)

@@ -24,8 +24,8 @@ from shardmerge.worker.core.position import RelayOffset, SourcePosition
 from shardmerge.worker.relay.log.files import FIRST_BYTE, MAGIC, index_path, relay_path, statements_path, write_at
 from shardmerge.worker.relay.log.group_walker import SPACING, GroupWalker
 from shardmerge.worker.relay.log.index_records import (
-    Entry,
     EntryKind,
+    IndexEntry,
     pack_entry,
     pack_statement,
     payloads,
@@ -43,23 +43,23 @@ _WINDOW_BYTES = 1 << 16
 
 
 @dataclass(slots=True)
-class Index:
+class SegmentIndex:
     """Entries (ascending; BEGIN first, no SEALED) and statements (ascending) of one segment."""
 
-    entries: list[Entry]
+    entries: list[IndexEntry]
     statements: list[Statement] = field(default_factory=list[Statement])
     _payloads_at: int | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         self._note_payloads(self.entries)
 
-    def extend(self, entries: list[Entry], statements: list[Statement]) -> None:
+    def extend(self, entries: list[IndexEntry], statements: list[Statement]) -> None:
         """Append later entries and statements."""
         self.entries += entries
         self.statements += statements
         self._note_payloads(entries)
 
-    def _note_payloads(self, entries: list[Entry]) -> None:
+    def _note_payloads(self, entries: list[IndexEntry]) -> None:
         if self._payloads_at is None:
             self._payloads_at = next((entry.byte for entry in entries if entry.kind is EntryKind.PAYLOADS), None)
 
@@ -67,7 +67,7 @@ class Index:
         """Whether a group before ``end`` may be compressed."""
         return self._payloads_at is not None and self._payloads_at < end
 
-    def special(self, byte: int) -> Entry | None:
+    def special(self, byte: int) -> IndexEntry | None:
         """The PREPARED or COMMITTED entry at ``byte``, if such a group begins there."""
         at = bisect_right(self.entries, byte, key=lambda entry: entry.byte) - 1
         while at >= 0 and self.entries[at].byte == byte:
@@ -87,23 +87,23 @@ class Index:
                     waiting.pop(group.xid, None)
         return waiting
 
-    def ends(self) -> list[Entry]:
+    def ends(self) -> list[IndexEntry]:
         """The entries that are group ends."""
         return [entry for entry in self.entries if entry.kind is not EntryKind.PIECE]
 
-    def before(self, byte: int) -> Entry:
+    def before(self, byte: int) -> IndexEntry:
         """The last entry at or before ``byte`` that is a group end."""
         at = bisect_right(self.entries, byte, key=lambda entry: entry.byte) - 1
         while self.entries[at].kind is EntryKind.PIECE:
             at -= 1
         return self.entries[at]
 
-    def after(self, byte: int) -> Entry | None:
+    def after(self, byte: int) -> IndexEntry | None:
         """The first entry after ``byte``, of any kind."""
         at = bisect_right(self.entries, byte, key=lambda entry: entry.byte)
         return self.entries[at] if at < len(self.entries) else None
 
-    def around(self, position: SourcePosition) -> tuple[Entry, Entry | None]:
+    def around(self, position: SourcePosition) -> tuple[IndexEntry, IndexEntry | None]:
         """The last group end in the index at or before a source position, and the next one after it."""
         ends = self.ends()
         at = bisect_right(ends, position.file_order(), key=lambda entry: entry.position.file_order())
@@ -115,29 +115,29 @@ class Segment:
     """``end``: None for the segment that is being written; ``index``: None when it is only on disk."""
 
     number: int
-    begin: Entry
-    end: Entry | None = None
-    index: Index | None = None
+    begin: IndexEntry
+    end: IndexEntry | None = None
+    index: SegmentIndex | None = None
 
 
 def begin_entry(
     position: SourcePosition, commit_time: float, prepared: tuple[PreparedGroup, ...] = (), state: str = ""
-) -> Entry:
-    return Entry(EntryKind.BEGIN, FIRST_BYTE, FIRST_BYTE, 0, position, commit_time, prepared, state)
+) -> IndexEntry:
+    return IndexEntry(EntryKind.BEGIN, FIRST_BYTE, FIRST_BYTE, 0, position, commit_time, prepared, state)
 
 
-def end_entry(head: Head, statements_bytes: int, state: str) -> Entry:
+def end_entry(head: Head, statements_bytes: int, state: str) -> IndexEntry:
     """The SEALED entry of a segment that ends at ``head``."""
     byte = head.offset.byte
-    return Entry(EntryKind.SEALED, byte, byte, statements_bytes, head.position, head.commit_time, state=state)
+    return IndexEntry(EntryKind.SEALED, byte, byte, statements_bytes, head.position, head.commit_time, state=state)
 
 
-def head_at(segment: int, entry: Entry) -> Head:
+def head_at(segment: int, entry: IndexEntry) -> Head:
     """The Head at an entry that is a group end."""
     return Head(RelayOffset(segment, entry.byte), entry.position, entry.commit_time)
 
 
-def read_begin(directory: Path, number: int) -> Entry | None:
+def read_begin(directory: Path, number: int) -> IndexEntry | None:
     """The BEGIN entry; None when the index is missing or its start is damaged."""
     try:
         with index_path(directory, number).open("rb") as file:
@@ -150,7 +150,7 @@ def read_begin(directory: Path, number: int) -> Entry | None:
     return None
 
 
-def read_sealed(directory: Path, number: int) -> Entry | None:
+def read_sealed(directory: Path, number: int) -> IndexEntry | None:
     """The SEALED entry, if the segment has one and the sizes of its files match it."""
     try:
         with index_path(directory, number).open("rb") as file:
@@ -166,7 +166,7 @@ def read_sealed(directory: Path, number: int) -> Entry | None:
     return end
 
 
-def read_index(directory: Path, number: int) -> Index | None:
+def read_index(directory: Path, number: int) -> SegmentIndex | None:
     """The whole index of a sealed segment; None when any record of it is damaged."""
     data = index_path(directory, number).read_bytes()
     texts = statements_path(directory, number).read_bytes()
@@ -176,10 +176,10 @@ def read_index(directory: Path, number: int) -> Index | None:
     statements = [unpack_statement(payload, number) for payload in payloads(texts)]
     if sum(len(pack_statement(statement)) for statement in statements) != len(texts):
         return None
-    return Index(entries[:-1], statements)
+    return SegmentIndex(entries[:-1], statements)
 
 
-def write_index(directory: Path, number: int, index: Index, end: Entry | None) -> None:
+def write_index(directory: Path, number: int, index: SegmentIndex, end: IndexEntry | None) -> None:
     """Rewrite both files."""
     entries = [*index.entries, end] if end else index.entries
     for path, data in (
@@ -244,15 +244,17 @@ def events(data: memoryview, at: int) -> Iterator[tuple[EventHeader, memoryview]
 
 
 @dataclass(frozen=True, slots=True)
-class Scanned:
+class SegmentContents:
     """A segment's contents up to its last whole group: ``head`` is that group's end, ``state`` the binlog state."""
 
     head: Head
-    index: Index
+    index: SegmentIndex
     state: str
 
 
-def scan(directory: Path, source: str, number: int, begin: Entry, spacing: int = SPACING) -> Scanned | None:
+def scan(
+    directory: Path, source: str, number: int, begin: IndexEntry, spacing: int = SPACING
+) -> SegmentContents | None:
     """Read a segment event by event, up to the last whole group before incomplete or damaged bytes.
 
     None when even its format description is incomplete.
@@ -269,10 +271,10 @@ def scan(directory: Path, source: str, number: int, begin: Entry, spacing: int =
     if walker is None:
         return None
     entries, statements = walker.drain()
-    return Scanned(walker.end, Index([begin, *entries], statements), walker.binlog_state)
+    return SegmentContents(walker.end, SegmentIndex([begin, *entries], statements), walker.binlog_state)
 
 
-def _walk(data: memoryview, source: str, number: int, begin: Entry, spacing: int) -> GroupWalker | None:
+def _walk(data: memoryview, source: str, number: int, begin: IndexEntry, spacing: int) -> GroupWalker | None:
     xa = XaTracker({group.xid: group for group in begin.prepared}, lost=None)
     walker = GroupWalker(source, head_at(number, begin), checksum=False, spacing=spacing, xa=xa, state=begin.state)
     if bytes(data[:FIRST_BYTE]) != MAGIC:
@@ -296,7 +298,7 @@ def _walk(data: memoryview, source: str, number: int, begin: Entry, spacing: int
 
 
 def group_end(
-    directory: Path, source: str, number: int, index: Index, byte: int, known: Head | None = None
+    directory: Path, source: str, number: int, index: SegmentIndex, byte: int, known: Head | None = None
 ) -> Head | None:
     """The Head at group end ``byte`` of a segment; None if no group ends there. ``known``: a group end of the relay
     log, which may be close before it."""

@@ -29,7 +29,7 @@ from shardmerge.worker.relay.log.group_walker import SPACING, GroupWalker
 from shardmerge.worker.relay.log.prepared_groups import PreparedGroup
 from shardmerge.worker.relay.log.relay_log import Cut
 from shardmerge.worker.relay.log.segment import SegmentEvents, parsed_description
-from shardmerge.worker.relay.model import BlockData, Head, Place
+from shardmerge.worker.relay.model import BlockData, GroupStart, Head
 
 LARGEST_BLOCK = 1 << 30
 """Only a group that rolled back to a savepoint, and so is not split into pieces, can reach this size."""
@@ -50,7 +50,7 @@ class _Builder:
 
     start: Head
     events: bytearray = field(default_factory=bytearray)
-    places: list[Place] = field(default_factory=list[Place])
+    places: list[GroupStart] = field(default_factory=list[GroupStart])
     carried: int = 0
     group: Head | None = None
     group_at: int = 0
@@ -58,7 +58,7 @@ class _Builder:
 
     def begin_group(self, at: Head) -> None:
         self.group, self.group_at, self.counted = at, len(self.events), 0
-        self.places.append(Place(len(self.events), at.offset.byte))
+        self.places.append(GroupStart(len(self.events), at.offset.byte))
 
     @property
     def is_full(self) -> bool:
@@ -77,9 +77,9 @@ class _Builder:
             del self.events[self.group_at :], self.places[-1]
             yield self.whole(group)
         if part:
-            yield self._block(group, part, (Place(0, group.offset.byte),), ends_group=False)
+            yield self._block(group, part, (GroupStart(0, group.offset.byte),), ends_group=False)
         self.carried = self.counted
-        self.events, self.places, self.group_at = bytearray(), [Place(0, group.offset.byte)], 0
+        self.events, self.places, self.group_at = bytearray(), [GroupStart(0, group.offset.byte)], 0
 
     def whole(self, end: Head) -> BlockData:
         """The block of all collected events; it ends with a group."""
@@ -88,7 +88,7 @@ class _Builder:
         self.carried = self.group_at = 0
         return made
 
-    def _block(self, end: Head, events: bytes, places: tuple[Place, ...], *, ends_group: bool) -> BlockData:
+    def _block(self, end: Head, events: bytes, places: tuple[GroupStart, ...], *, ends_group: bool) -> BlockData:
         return BlockData(
             start=self.start.offset,
             end=end.offset,

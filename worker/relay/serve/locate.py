@@ -18,7 +18,7 @@ from shardmerge.worker.binlog.gtid_set import GtidSet
 from shardmerge.worker.core.position import RelayOffset, SourcePosition
 from shardmerge.worker.core.stop_signal import StopSignal
 from shardmerge.worker.relay.log.files import FIRST_BYTE
-from shardmerge.worker.relay.log.generation import Part
+from shardmerge.worker.relay.log.generation import RelayLogPart
 from shardmerge.worker.relay.log.relay_log import RelayLog
 from shardmerge.worker.relay.log.segment import Segment, group_end, group_ends, head_at
 from shardmerge.worker.relay.model import Head
@@ -179,7 +179,7 @@ def _server_parts(log: RelayLog) -> list[_ServerPart]:
     return found
 
 
-def _floor(part: Part, segments: tuple[Segment, ...]) -> SourcePosition:
+def _floor(part: RelayLogPart, segments: tuple[Segment, ...]) -> SourcePosition:
     """The part's floor, or where its oldest segment begins when older ones were purged."""
     if not part.floor.file or not segments or segments[0].number == part.segment:
         return part.floor

@@ -15,7 +15,7 @@ from shardmerge.worker.core.stop_signal import StopSignal
 from shardmerge.worker.relay.log.files import FIRST_BYTE, relay_path
 from shardmerge.worker.relay.log.index_records import EntryKind
 from shardmerge.worker.relay.log.relay_log import Cut, RelayLog
-from shardmerge.worker.relay.log.segment import Index, Segment
+from shardmerge.worker.relay.log.segment import Segment, SegmentIndex
 from shardmerge.worker.relay.model import (
     AtHead,
     AtStatement,
@@ -89,7 +89,7 @@ class _Place:
     """The segment that is being served, up to ``byte``."""
 
     segment: Segment
-    index: Index
+    index: SegmentIndex
     file: int
     byte: int
     group_start: int  # of the group that continues at ``byte``; ``byte`` between groups

@@ -10,13 +10,13 @@ from decimal import Decimal
 import pyarrow as pa
 from pyarrow import types
 
-from shardmerge.proto.config.rules.transform import Refused
+from shardmerge.proto.config.rules.transform import TransformRefused
 from shardmerge.worker.core.table import Column
 from shardmerge.worker.core.table_plan import PythonFunction
 from shardmerge.worker.rules.python.functions import Unusable, load
 from shardmerge.worker.rules.python.results import Outputs
 from shardmerge.worker.rules.python.transformer import CallFailed, call
-from shardmerge.worker.rules.transform.analyzer import Analysis, Output
+from shardmerge.worker.rules.transform.analyzer import Analysis, OutputColumn
 from shardmerge.worker.rules.transform.values import BadValue, arrow_type, computed_column
 
 OutputSpec = tuple[str, str, bool]
@@ -34,25 +34,27 @@ class PythonRule:
 
 def analyse_function(columns: Sequence[Column], rule: PythonRule) -> Analysis:
     """``columns``: those of the source table that are written. Calls the function with an empty batch and with one row
-    of plain values. Raises :class:`Refused`."""
+    of plain values. Raises :class:`TransformRefused`."""
     places = {column.name.lower(): at for at, column in enumerate(columns)}
     inputs: list[int] = []
     for name in rule.columns:
         at = places.get(name.lower())
         if at is None:
-            raise Refused(f"the table has no column {name}")
+            raise TransformRefused(f"the table has no column {name}")
         if arrow_type(columns[at]) is None:
             kind = f"{columns[at].type_text} {columns[at].charset}".strip()
-            raise Refused(f"column {name}: columns of type {kind} can only be kept unchanged")
+            raise TransformRefused(f"column {name}: columns of type {kind} can only be kept unchanged")
         inputs.append(at)
     try:
         computed = tuple(computed_column(name, kind, nullable=nullable) for name, kind, nullable in rule.outputs)
     except BadValue as reason:
-        raise Refused(str(reason)) from reason
+        raise TransformRefused(str(reason)) from reason
     _try_function([columns[at] for at in inputs], rule.function, Outputs(computed, rule.function.has_filter))
     names = {column.name.lower() for column in computed}
-    kept = [Output(column.name, at) for at, column in enumerate(columns) if column.name.lower() not in names]
-    made = [Output(column.name, -1, kind, column) for column, (_, kind, _) in zip(computed, rule.outputs, strict=True)]
+    kept = [OutputColumn(column.name, at) for at, column in enumerate(columns) if column.name.lower() not in names]
+    made = [
+        OutputColumn(column.name, -1, kind, column) for column, (_, kind, _) in zip(computed, rule.outputs, strict=True)
+    ]
     return Analysis((*kept, *made), tuple(inputs), has_star=True)
 
 
@@ -60,7 +62,7 @@ def _try_function(inputs: Sequence[Column], function: PythonFunction, outputs: O
     try:
         loaded = load(function)
     except Unusable as reason:
-        raise Refused(str(reason)) from reason
+        raise TransformRefused(str(reason)) from reason
     schema = pa.schema([pa.field(column.name, arrow_type(column), column.nullable) for column in inputs])
     empty: list[pa.Array] = [pa.array([], field.type) for field in schema]
     one = [pa.array([_plain_value(field.type)], field.type) for field in schema]
@@ -69,7 +71,7 @@ def _try_function(inputs: Sequence[Column], function: PythonFunction, outputs: O
             call(loaded, pa.RecordBatch.from_arrays(arrays, schema=schema), outputs)
         except CallFailed as why:
             what = f"raises {why}" if why.raised else f"returns a result that cannot be used: {why}"
-            raise Refused(f"{function} {what}, for {shown}") from why
+            raise TransformRefused(f"{function} {what}, for {shown}") from why
 
 
 def _plain_value(kind: pa.DataType) -> object:

@@ -12,7 +12,7 @@ from shardmerge.worker.core.table_plan import PythonFunction, TablePlan
 from shardmerge.worker.core.uncomputed import Inputs
 from shardmerge.worker.rules.python.functions import BatchFunction, Unusable, load
 from shardmerge.worker.rules.python.results import BadResult, Outputs, checked
-from shardmerge.worker.rules.transform.client import Computed, pieces
+from shardmerge.worker.rules.transform.client import TransformResult, pieces
 from shardmerge.worker.rules.transform.columns import InputColumn, NoValue
 from shardmerge.worker.rules.transform.values import arrow_type
 
@@ -27,19 +27,19 @@ class CallFailed(Exception):
         self.raised = raised
 
 
-def call(function: BatchFunction, batch: pa.RecordBatch, outputs: Outputs) -> Computed:
+def call(function: BatchFunction, batch: pa.RecordBatch, outputs: Outputs) -> TransformResult:
     """The checked result of one call. Raises :class:`CallFailed` for row 0."""
     try:
         returned = function(batch)
     except (Exception, SystemExit) as error:  # foreign code may raise anything
         raise CallFailed(0, type(error).__name__, raised=True) from error
     try:
-        return Computed(*checked(returned, batch.num_rows, outputs))
+        return TransformResult(*checked(returned, batch.num_rows, outputs))
     except BadResult as reason:
         raise CallFailed(0, str(reason), raised=False) from reason
 
 
-def call_by_halves(function: BatchFunction, batch: pa.RecordBatch, outputs: Outputs) -> Computed:
+def call_by_halves(function: BatchFunction, batch: pa.RecordBatch, outputs: Outputs) -> TransformResult:
     """Like :func:`call`, but the error names the first row for which the call fails alone, if there is one."""
     try:
         return call(function, batch, outputs)
@@ -68,7 +68,9 @@ class PythonTransformer:
         computed = tuple(column.column for column in plan.columns if column.is_computed)
         self._outputs = Outputs(computed, function.has_filter)
 
-    def computed(self, rows: Sequence[Inputs], place: Callable[[int], object], key: Callable[[int], str]) -> Computed:
+    def computed(
+        self, rows: Sequence[Inputs], place: Callable[[int], object], key: Callable[[int], str]
+    ) -> TransformResult:
         """The computed columns of rows. ``place``: of a row, for messages; ``key`` is not used: messages about a
         function name no part of a row. Raises FUNCTION_UNUSABLE, FUNCTION_RAISED, FUNCTION_RESULT."""
         if self._loaded is None:
@@ -87,7 +89,7 @@ class PythonTransformer:
             passing.extend(found.passing or [])
             for column, values in zip(columns, found.columns, strict=True):
                 column.extend(values)
-        return Computed(passing if self._outputs.has_filter else None, columns)
+        return TransformResult(passing if self._outputs.has_filter else None, columns)
 
     def _batch(self, rows: Sequence[Inputs], place: Callable[[int], object]) -> pa.RecordBatch:
         arrays: list[pa.Array] = []

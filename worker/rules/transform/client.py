@@ -29,7 +29,7 @@ _PIECE_BYTES = 2 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Computed:
+class TransformResult:
     """``passing``: whether each row passes the transform's filter, None if it has none. ``columns``: for each computed
     column the literals of all rows; those of a row that does not pass have no meaning."""
 
@@ -76,7 +76,9 @@ def _in_pieces(request: relay_pb2.EvaluateRequest) -> Iterator[relay_pb2.Evaluat
 class ComputesRows(Protocol):
     """The transform of one table."""
 
-    def computed(self, rows: Sequence[Inputs], place: Callable[[int], object], key: Callable[[int], str]) -> Computed:
+    def computed(
+        self, rows: Sequence[Inputs], place: Callable[[int], object], key: Callable[[int], str]
+    ) -> TransformResult:
         """The computed columns of rows. ``place``, ``key``: of a row, for messages. Raises coded errors."""
         ...
 
@@ -91,12 +93,14 @@ class Transformer:
         self._expressions = expressions_of(plan)
         self._inputs = tuple(InputColumn(plan.table.columns[at]) for at in plan.transform.inputs)
 
-    def computed(self, rows: Sequence[Inputs], place: Callable[[int], object], key: Callable[[int], str]) -> Computed:
+    def computed(
+        self, rows: Sequence[Inputs], place: Callable[[int], object], key: Callable[[int], str]
+    ) -> TransformResult:
         """The computed columns of rows. ``place``, ``key``: of a row, for messages. Raises TRANSFORM_FAILED and the
         errors of :class:`Evaluate`."""
         expressions = self._expressions
         if expressions is None:
-            return Computed(None, [])
+            return TransformResult(None, [])
         passing: list[bool] = []
         columns: list[list[bytes]] = [[] for _ in expressions.items]
         for start, piece in pieces(rows):
@@ -116,14 +120,14 @@ class Transformer:
             passing.extend(found.passing or [])
             for column, values in zip(columns, found.columns, strict=True):
                 column.extend(values)
-        return Computed(passing if expressions.filter else None, columns)
+        return TransformResult(passing if expressions.filter else None, columns)
 
     def _table(self, expressions: Expressions, rows: Sequence[Inputs]) -> pa.Table:
         """Raises :class:`NoValue`."""
         columns = [column.array([row[at] for row in rows]) for at, column in enumerate(self._inputs)]
         return pa.Table.from_arrays([_numbers(expressions, len(rows)), *columns], schema=expressions.schema)
 
-    def _answered(self, expressions: Expressions, table: pa.Table) -> Computed:
+    def _answered(self, expressions: Expressions, table: pa.Table) -> TransformResult:
         """Raises :class:`NoValue`."""
         answer = self._evaluator(relay_pb2.EvaluateRequest(rows=as_stream(table), expressions=expressions.identifier))
         if not answer.refused:
@@ -150,14 +154,14 @@ def _part(expressions: Expressions, table: pa.Table, start: int, stop: int) -> p
     return part.set_column(0, expressions.schema.field(0), _numbers(expressions, part.num_rows))
 
 
-def _computed(expressions: Expressions, count: int, answer: bytes) -> Computed:
+def _computed(expressions: Expressions, count: int, answer: bytes) -> TransformResult:
     """Raises :class:`NoValue`."""
     table = ipc.open_stream(answer).read_all()
     columns = table.columns
     passing: list[bool] | None = columns.pop(0).to_pylist() if expressions.filter else None
     if table.num_rows != count or len(columns) != len(expressions.items):
         raise AssertionError("values of an evaluation are missing")
-    return Computed(passing, [literals_of(column) for column in columns])
+    return TransformResult(passing, [literals_of(column) for column in columns])
 
 
 def as_stream(table: pa.Table) -> bytes:

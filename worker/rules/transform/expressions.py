@@ -14,7 +14,7 @@ from functools import lru_cache
 
 import pyarrow as pa
 
-from shardmerge.worker.core.table_plan import Computed, TablePlan
+from shardmerge.worker.core.table_plan import ComputedValue, TablePlan
 from shardmerge.worker.rules.transform.values import ROW, arrow_type
 
 
@@ -46,7 +46,7 @@ def expressions_of(plan: TablePlan) -> Expressions | None:
     """The expressions of the plan's transform; None when there are none to evaluate. Pure."""
     if plan.transform is None or plan.transform.python is not None:
         return None
-    items = tuple(column.mapping.item for column in plan.columns if isinstance(column.mapping, Computed))
+    items = tuple(column.mapping.item for column in plan.columns if isinstance(column.mapping, ComputedValue))
     if not items and not plan.transform.filter:
         return None
     columns = [plan.table.columns[at] for at in plan.transform.inputs]

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any, cast
 
-from shardmerge.proto.config.rules.transform import FUNCTIONS, Refused, check_condition, split_items
+from shardmerge.proto.config.rules.transform import FUNCTIONS, TransformRefused, check_condition, split_items
 from shardmerge.worker.rules.transform.session import activate, session
 
 _CATALYST = "org.apache.spark.sql.catalyst."
@@ -71,8 +71,8 @@ _PLANS = frozenset({"Project", "Filter"})
 
 
 def check_item(text: str) -> None:
-    """Check ``text``, an item of a SELECT list. Raises :class:`Refused`, and ``PySparkException`` if Spark cannot parse
-    it."""
+    """Check ``text``, an item of a SELECT list. Raises :class:`TransformRefused`, and ``PySparkException`` if Spark
+    cannot parse it."""
     split_items(text)
     _check_parsed(text)
 
@@ -85,18 +85,18 @@ def check_filter(text: str) -> None:
 
 def check_plan(plan: Any, text: str) -> None:
     """Check an analysed plan: it may contain only projections and filters over local rows. ``text``: the expression to
-    name in the error. Raises :class:`Refused`, and ``PySparkException``."""
+    name in the error. Raises :class:`TransformRefused`, and ``PySparkException``."""
     no_row = f"{text} is not an expression over one row alone"
     while (kind := plan.getClass().getSimpleName()) != "LocalRelation":
         if kind not in _PLANS or not plan.deterministic():
-            raise Refused(no_row)
+            raise TransformRefused(no_row)
         known = _identifiers(plan.child().output())
         expressions = plan.expressions()
         for at in range(expressions.size()):
             expression = expressions.apply(at)
             _check_nodes(expression, _PERMITTED, text)
             if not _identifiers(expression.references().toSeq()) <= known:
-                raise Refused(no_row)
+                raise TransformRefused(no_row)
         plan = plan.child()
 
 
@@ -114,11 +114,11 @@ def _check_nodes(expression: Any, allowed: frozenset[str], text: str) -> None:
     for node in _nodes(json.loads(expression.toJSON())):
         kind = str(node["class"])
         if kind not in allowed:
-            raise Refused(f"{text}: {kind.rpartition('.')[2]} is not known to depend on the row alone")
+            raise TransformRefused(f"{text}: {kind.rpartition('.')[2]} is not known to depend on the row alone")
         if kind == _FUNCTION:
             name = str(node["nameParts"]).strip("[]")
             if name.upper() not in _FUNCTIONS:
-                raise Refused(f"{text}: the function {name} is not known to depend on the row alone")
+                raise TransformRefused(f"{text}: the function {name} is not known to depend on the row alone")
 
 
 def _nodes(found: Any) -> Iterator[dict[str, Any]]:

@@ -26,7 +26,7 @@ from pyspark.sql import functions as sql
 from pyspark.sql.types import StructField, TimestampNTZType, TimestampType
 
 from shardmerge.proto import errors, relay_pb2
-from shardmerge.proto.config.rules.transform import Refused
+from shardmerge.proto.config.rules.transform import TransformRefused
 from shardmerge.proto.errors import ShardmergeError
 from shardmerge.worker.rules.transform.client import as_stream
 from shardmerge.worker.rules.transform.evaluation import evaluation
@@ -70,7 +70,7 @@ class Projection:
             self._answer: Any = answer._jdf.schema()
         except (PySparkException, Py4JJavaError) as error:
             raise self._no_result(error) from error
-        except Refused as reason:
+        except TransformRefused as reason:
             raise NoResult(str(reason)) from reason
         # Spark's projections have a state, so that each thread uses its own.
         self._idle: deque[Any] = deque()

@@ -30,7 +30,7 @@ _EXPRESSION_TOO_DEEP = "java.lang.StackOverflowError"
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class TextRange:
     """A range in a Spark SQL text. ``start``, ``stop``: indexes of its first and its last character, from 0.
     ``fragment``: the text that Spark reports for the range. Spark counts ``start`` and ``stop`` in characters, but cuts
     the fragment at UTF-16 code units."""
@@ -55,7 +55,7 @@ def lacks_resources(error: JvmError) -> bool:
     return any(is_instance_of(gateway, java, name) for name in _RESOURCE_ERRORS)
 
 
-def place_text(place: Place, texts: Sequence[str]) -> str:
+def place_text(place: TextRange, texts: Sequence[str]) -> str:
     """The place as text, with the expression of ``texts`` that contains it. The fragment is shown only if one of the
     expressions contains it, so that no part of a row is shown. Pure."""
     if place.stop < place.start:
@@ -72,7 +72,7 @@ def _in_single_text(texts: Sequence[str]) -> str:
     return f" in {texts[0]}" if len(texts) == 1 else ""
 
 
-def _fragment_of_spark(text: str, place: Place) -> str:
+def _fragment_of_spark(text: str, place: TextRange) -> str:
     return text.encode("utf-16-le")[2 * place.start : 2 * (place.stop + 1)].decode("utf-16-le", "replace")
 
 
@@ -92,7 +92,7 @@ def _location(java: Any, texts: Sequence[str]) -> str:
         return _in_single_text(texts)
     for context in java.getQueryContext():
         if context.contextType().toString() == "SQL":
-            return place_text(Place(context.startIndex(), context.stopIndex(), context.fragment()), texts)
+            return place_text(TextRange(context.startIndex(), context.stopIndex(), context.fragment()), texts)
     found = _in_single_text(texts)
     if found and is_instance_of(SparkContext._gateway, java, "org.apache.spark.sql.AnalysisException"):
         line, start = java.line(), java.startPosition()

@@ -33,7 +33,7 @@ class DividedStatement:
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class StatementProgress:
     """``before``: digest of the tables before the next part, which may have been sent; "": it has not been sent."""
 
     divided: DividedStatement
@@ -51,27 +51,27 @@ class Progress:
         """Whether the next part has run, and only that is not recorded."""
         return bool(self.before) and not self.is_complete and digest() != self.before
 
-    def next(self, now: str) -> Progress:
+    def next(self, now: str) -> StatementProgress:
         """After one more part. ``now``: digest of the tables after it."""
-        return Progress(replace(self.divided, ran=self.divided.ran + 1), now)
+        return StatementProgress(replace(self.divided, ran=self.divided.ran + 1), now)
 
 
 _DIVIDED = TypeAdapter(DividedStatement)
 
 
-def read(session: Session, who: SubtaskKey, subject: str) -> Progress | None:
+def read(session: Session, who: SubtaskKey, subject: str) -> StatementProgress | None:
     """The statement of ``subject`` that runs in parts; None: there is none."""
     begun = ddl_progress.read_begun(session, who, divided_subject(subject))
     return None if begun is None else _progress(begun)
 
 
-def read_by(session: Session, schema: str, task: str, subject: str) -> dict[str, Progress]:
+def read_by(session: Session, schema: str, task: str, subject: str) -> dict[str, StatementProgress]:
     """As :func:`read`, of all sources of the task, by source."""
     found = ddl_progress.read_begun_by(session, schema, task, divided_subject(subject))
     return {source: _progress(begun) for source, begun in found.items()}
 
 
-def write(session: Session, who: SubtaskKey, subject: str, progress: Progress) -> None:
+def write(session: Session, who: SubtaskKey, subject: str, progress: StatementProgress) -> None:
     """In its own transaction, or inside the caller's."""
     text = _DIVIDED.dump_json(progress.divided).decode()
     ddl_progress.write_begun(session, who, divided_subject(subject), Begun(text, progress.before))
@@ -93,5 +93,5 @@ def begun_sources(session: Session, schema: str, task: str, subject: str) -> fro
     return frozenset(text_of(source) for (source,) in found)
 
 
-def _progress(begun: Begun) -> Progress:
-    return Progress(_DIVIDED.validate_json(begun.statement), begun.before)
+def _progress(begun: Begun) -> StatementProgress:
+    return StatementProgress(_DIVIDED.validate_json(begun.statement), begun.before)

@@ -19,7 +19,7 @@ from shardmerge.worker.core.subtask_key import SubtaskKey
 from shardmerge.worker.relay.model import Statement
 from shardmerge.worker.target.records import ddl_progress, divided_statements, subtask_rows
 from shardmerge.worker.target.records.ddl_progress import Begun, StatementPlace
-from shardmerge.worker.target.records.divided_statements import Progress
+from shardmerge.worker.target.records.divided_statements import StatementProgress
 
 NAME = "operator_statement"
 
@@ -68,7 +68,7 @@ def write_begun(session: Session, who: SubtaskKey, one: OperatorStatement, befor
     ddl_progress.write_begun(session, who, one.subject, Begun(one.text, before))
 
 
-def write_divided(session: Session, who: SubtaskKey, one: OperatorStatement, progress: Progress) -> None:
+def write_divided(session: Session, who: SubtaskKey, one: OperatorStatement, progress: StatementProgress) -> None:
     """As :func:`write_begun`, for a statement that the target runs in parts."""
     _write(session, who, one, ran=False)
     ddl_progress.delete_begun(session, who, one.subject)

@@ -54,7 +54,7 @@ def _number(version: object) -> object:
 
 
 @dataclass(frozen=True, slots=True)
-class Leaving:
+class LeavingTable:
     """A shard table that is recorded as parked at the statement at ``place``, and whose rows the lanes apply up to
     there. ``one_lane``: see TablePlan. It has no meaning once the table is no longer parked at this place."""
 
@@ -123,7 +123,7 @@ class Partitioning:
     rules: str
     version: Annotated[int, BeforeValidator(_number)] = VERSION
     may_lack_rows: Annotated[frozenset[int], Field(alias="loose")] = frozenset()
-    leaving: tuple[Leaving, ...] = ()
+    leaving: tuple[LeavingTable, ...] = ()
     growing: tuple[Growing, ...] = ()
     away: tuple[AwayName, ...] = ()
     cascades: tuple[CascadeKey, ...] = ()

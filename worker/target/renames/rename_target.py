@@ -21,7 +21,7 @@ from shardmerge.worker.core.mysql.connection import Session, execute, rows
 from shardmerge.worker.core.mysql.server_errors import errno_of, reason_of
 from shardmerge.worker.core.table_plan import TargetTable
 from shardmerge.worker.target.renames import target_renames
-from shardmerge.worker.target.renames.target_renames import Rename, RenameState
+from shardmerge.worker.target.renames.target_renames import RenameState, TargetTableRename
 from shardmerge.worker.target.tables import deferred_index_store
 from shardmerge.worker.target.tables.target_table import ensure_schema
 
@@ -56,7 +56,7 @@ def settle(session: Session, schema: str, task: str) -> None:
         settle_locked(session, schema, task)
 
 
-def settle_locked(session: Session, schema: str, task: str) -> Rename | None:
+def settle_locked(session: Session, schema: str, task: str) -> TargetTableRename | None:
     """As :func:`settle`, while the caller holds the lock; returns the record that is left."""
     found = target_renames.read(session, schema, task)
     if found is None or found.state is RenameState.MOVED:
@@ -76,7 +76,7 @@ def settle_locked(session: Session, schema: str, task: str) -> Rename | None:
             )
 
 
-def rename_locked(session: Session, schema: str, rename: Rename, epoch: int) -> None:
+def rename_locked(session: Session, schema: str, rename: TargetTableRename, epoch: int) -> None:
     """Rename the table and move the records, while the caller holds the lock. ``epoch``: see
     :func:`target_renames.begin`.
 

@@ -35,7 +35,7 @@ class RenameState(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class PartitioningChange:
     """The partitioning of one subtask as recorded, while the table is renamed, and afterwards, each as JSON."""
 
     recorded: str
@@ -44,20 +44,20 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class Rename:
+class TargetTableRename:
     """``changes``: by source; it may be empty for a source of which no record names the table."""
 
     task: str
     before: TargetTable
     after: TargetTable
     state: RenameState
-    changes: Mapping[str, Change]
+    changes: Mapping[str, PartitioningChange]
 
 
-_CHANGES = TypeAdapter(dict[str, Change])
+_CHANGES = TypeAdapter(dict[str, PartitioningChange])
 
 
-def read(session: Session, schema: str, task: str) -> Rename | None:
+def read(session: Session, schema: str, task: str) -> TargetTableRename | None:
     """None also where an earlier version has made the tables. Raises ``pymysql.MySQLError``."""
     try:
         found = rows(
@@ -73,7 +73,7 @@ def read(session: Session, schema: str, task: str) -> Rename | None:
     if not found:
         return None
     *names, state, changes = map(str, found[0])
-    return Rename(
+    return TargetTableRename(
         task,
         TargetTable(names[0], names[1]),
         TargetTable(names[2], names[3]),
@@ -82,7 +82,7 @@ def read(session: Session, schema: str, task: str) -> Rename | None:
     )
 
 
-def begin(session: Session, schema: str, rename: Rename, epoch: int) -> None:
+def begin(session: Session, schema: str, rename: TargetTableRename, epoch: int) -> None:
     """Record that the rename begins, unless a source's records have changed since they were read. No older process can
     commit afterwards (I3). ``epoch``: of a moment at which all runs of the task had ended.
 
@@ -123,7 +123,7 @@ def begin(session: Session, schema: str, rename: Rename, epoch: int) -> None:
         session.rollback()
 
 
-def move(session: Session, schema: str, rename: Rename) -> Rename:
+def move(session: Session, schema: str, rename: TargetTableRename) -> TargetTableRename:
     """The table has its new name: write it into all records of the task that name it. Raises RENAME_UNCLEAR and
     ``pymysql.MySQLError``; rolls back what an exception interrupts."""
     name = quote_name(schema)
@@ -185,7 +185,7 @@ def _write(session: Session, who: SubtaskKey, partitioning: str, epoch: int) -> 
     member_versions.begin_epoch(session, who, epoch)
 
 
-def _move_names(session: Session, table: str, rename: Rename) -> None:
+def _move_names(session: Session, table: str, rename: TargetTableRename) -> None:
     try:
         execute(
             session,
@@ -198,5 +198,5 @@ def _move_names(session: Session, table: str, rename: Rename) -> None:
             raise
 
 
-def _busy(rename: Rename, reason: str) -> ShardmergeError:
+def _busy(rename: TargetTableRename, reason: str) -> ShardmergeError:
     return errors.master.RENAME_BUSY(task=rename.task, reason=reason)

@@ -13,7 +13,7 @@ from functools import lru_cache
 
 from shardmerge.worker.core.mysql.create_table import widened_type
 from shardmerge.worker.core.table import FIXED_BINARY, Column, ValueKind, type_scale, type_size
-from shardmerge.worker.core.table_plan import ColumnPlan, Computed, Constant, PartitionId
+from shardmerge.worker.core.table_plan import ColumnPlan, ComputedValue, Constant, PartitionId
 
 _BASE = re.compile(r"[a-z]+")
 _INTEGER_BITS = {"tinyint": 8, "smallint": 16, "mediumint": 24, "int": 32, "bigint": 64}
@@ -56,7 +56,7 @@ def incompatibility(plan: ColumnPlan, target: Column) -> str | None:
     needed = widened_type(plan)
     if isinstance(plan.mapping, PartitionId):
         return None if base_type(target.type_text) == "bigint" else f"{needed} is needed for `partition id`"
-    if isinstance(plan.mapping, Computed):
+    if isinstance(plan.mapping, ComputedValue):
         return None if _holds_computed(source, target) else f"{needed} is computed, {target.type_text} at the target"
     if _holds(source, needed, target):
         return None

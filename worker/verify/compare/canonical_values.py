@@ -19,7 +19,7 @@ from shardmerge.worker.binlog.rows.charsets import affix_bytes
 from shardmerge.worker.core.mysql.connection import quote_name
 from shardmerge.worker.core.mysql.information_schema import select_expression
 from shardmerge.worker.core.table import Column, ValueKind, type_scale, type_size
-from shardmerge.worker.core.table_plan import AddPrefix, ColumnPlan, Computed, Constant, PartitionId
+from shardmerge.worker.core.table_plan import AddPrefix, ColumnPlan, ComputedValue, Constant, PartitionId
 
 _TEMPORAL = (ValueKind.TIME, ValueKind.DATETIME, ValueKind.TIMESTAMP)
 _REALS = (ValueKind.FLOAT, ValueKind.DOUBLE)
@@ -169,7 +169,7 @@ def _texts(item: ColumnPlan, target: Column, *, as_utf8: bool) -> tuple[str, str
         return f"X'{item.mapping.text.encode().hex()}'", _utf8(quote_name(target.name))
     if isinstance(item.mapping, PartitionId):
         raise NotComparable(f"column {item.target_name}: `partition id` of a text")
-    if isinstance(item.mapping, Computed):
+    if isinstance(item.mapping, ComputedValue):
         raise NotComparable(f"column {item.target_name} is computed")
     affix = affix_bytes(item.mapping.text, item.column.charset if same else "utf8mb4")
     if affix is None:

@@ -32,7 +32,7 @@ from shardmerge.worker.verify.compare.canonical_values import (
     multiset_sums,
     row_hash,
 )
-from shardmerge.worker.verify.compare.keys import Key, KeyReader
+from shardmerge.worker.verify.compare.keys import KeyReader, RowKey
 
 _KEYS_AT_ONCE = 500
 
@@ -214,7 +214,7 @@ class TableQueries:
     def target_hashes(self, chunk: Chunk) -> bytes:
         return self._hashes(self._target_range(chunk), at_source=False)
 
-    def target_hashes_of(self, keys: Sequence[Key]) -> Iterator[bytes]:
+    def target_hashes_of(self, keys: Sequence[RowKey]) -> Iterator[bytes]:
         for part in self._parts(keys):
             yield self._hashes(self._target_keys(part), at_source=False)
 
@@ -222,7 +222,7 @@ class TableQueries:
         """Of a chunk cut by the target's own key: the keys of the shard table's rows. ``also``: a further condition."""
         return b"SELECT %b%b" % (self.keys.target_list.encode(), self._target_chunk(chunk, also))
 
-    def target_keys_of(self, keys: Sequence[Key], also: bytes) -> Iterator[bytes]:
+    def target_keys_of(self, keys: Sequence[RowKey], also: bytes) -> Iterator[bytes]:
         """Those of the keys whose rows meet a condition."""
         for part in self._parts(keys):
             yield b"SELECT %b%b AND %b" % (self.keys.target_list.encode(), self._target_keys(part), also)
@@ -231,23 +231,23 @@ class TableQueries:
         where = f" FROM {self.table.plan.target_name} WHERE {self.table.stray}"
         return b"SELECT %b%b" % (self.keys.target_list.encode(), where.encode())
 
-    def source_keys_of(self, keys: Sequence[Key]) -> Iterator[bytes]:
+    def source_keys_of(self, keys: Sequence[RowKey]) -> Iterator[bytes]:
         for part in self._parts([key for key in keys if key.source]):
             yield b"SELECT %b%b" % (self.keys.source_list.encode(), self._source_keys(part))
 
     # --- statements for single rows
 
-    def source_rows(self, keys: Sequence[Key]) -> Iterator[bytes]:
+    def source_rows(self, keys: Sequence[RowKey]) -> Iterator[bytes]:
         """Rows: the key's columns, the compared values, the shown part of the long ones."""
         for part in self._parts([key for key in keys if key.source]):
             yield self._rows(self._source_keys(part), at_source=True)
 
-    def source_images(self, keys: Sequence[Key], listed: str) -> Iterator[bytes]:
+    def source_images(self, keys: Sequence[RowKey], listed: str) -> Iterator[bytes]:
         """Rows: the expressions ``listed``."""
         for part in self._parts([key for key in keys if key.source]):
             yield b"SELECT %b%b" % (listed.encode(), self._source_keys(part))
 
-    def target_rows(self, keys: Sequence[Key]) -> Iterator[bytes]:
+    def target_rows(self, keys: Sequence[RowKey]) -> Iterator[bytes]:
         for part in self._parts(keys):
             yield self._rows(self._target_keys(part), at_source=False)
 
@@ -294,16 +294,16 @@ class TableQueries:
             case AllRows() | NotSeparable():
                 return where
 
-    def _source_keys(self, keys: Sequence[Key]) -> bytes:
+    def _source_keys(self, keys: Sequence[RowKey]) -> bytes:
         plan = self.table.plan
         condition = source_key_condition(plan, [key.source for key in keys])
         return b" FROM %b WHERE %b" % (plan.table.quoted.encode(), condition)
 
-    def _target_keys(self, keys: Sequence[Key]) -> bytes:
+    def _target_keys(self, keys: Sequence[RowKey]) -> bytes:
         plan = self.table.plan
         return f" FROM {plan.target_name} WHERE ".encode() + key_condition(plan, _joined(keys))
 
-    def _parts(self, keys: Sequence[Key]) -> Iterator[Sequence[Key]]:
+    def _parts(self, keys: Sequence[RowKey]) -> Iterator[Sequence[RowKey]]:
         most = _KEYS_AT_ONCE if self.keys.width == 1 else MOST_TUPLES
         for start in range(0, len(keys), most):
             yield keys[start : start + most]
@@ -314,7 +314,7 @@ def _and(where: bytes, condition: bytes) -> bytes:
     return where + (b" AND " if where else b" WHERE ") + condition if condition else where
 
 
-def _joined(keys: Iterable[Key]) -> list[JoinedLiterals]:
+def _joined(keys: Iterable[RowKey]) -> list[JoinedLiterals]:
     return [b",".join(key.target) for key in keys]
 
 

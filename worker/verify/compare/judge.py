@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from shardmerge.worker.core.row_change import Literals
 from shardmerge.worker.verify.compare.canonical_values import ComparedColumn, same_value
-from shardmerge.worker.verify.compare.keys import Key
+from shardmerge.worker.verify.compare.keys import RowKey
 
 Value = bytes | None
 
@@ -30,21 +30,21 @@ class Row:
 class Missing:
     """A row of the shard table that the target lacks."""
 
-    key: Key
+    key: RowKey
 
 
 @dataclass(frozen=True, slots=True)
 class Extra:
     """A row of the target that the shard table does not have."""
 
-    key: Key
+    key: RowKey
 
 
 @dataclass(frozen=True, slots=True)
 class Different:
     """A row whose values differ. ``columns``: the indexes of the columns that differ."""
 
-    key: Key
+    key: RowKey
     columns: tuple[int, ...]
     source: Row
     target: Row
@@ -58,17 +58,17 @@ class Verdict:
     """``still_changing``: keys that changed meanwhile and must be read again."""
 
     findings: tuple[Finding, ...]
-    still_changing: tuple[Key, ...]
+    still_changing: tuple[RowKey, ...]
 
 
-def candidates(source: Mapping[Key, bytes | None], target: Mapping[Key, Sequence[bytes | None]]) -> list[Key]:
+def candidates(source: Mapping[RowKey, bytes | None], target: Mapping[RowKey, Sequence[bytes | None]]) -> list[RowKey]:
     """Keys whose rows' checksums differ or that exist on one side only; always those of rows without a checksum."""
     found = [key for key, checksum in source.items() if checksum is None or list(target.get(key, ())) != [checksum]]
     return found + [key for key in target if key not in source]
 
 
 def diff_rows(
-    keys: Iterable[Key],
+    keys: Iterable[RowKey],
     source: Mapping[Literals, Row],
     target: Mapping[Literals, Sequence[Row]],
     touched: Collection[Literals],
@@ -77,7 +77,7 @@ def diff_rows(
     """Compare the rows of ``keys``. ``source``, ``target``: the rows read, by the target's key; ``touched``: keys of
     the events in between."""
     findings: list[Finding] = []
-    left: list[Key] = []
+    left: list[RowKey] = []
     for key in keys:
         if key.target in touched:
             left.append(key)

@@ -17,7 +17,7 @@ from shardmerge.worker.core.mysql.connection import quote_name
 from shardmerge.worker.core.mysql.information_schema import select_expression, select_written
 from shardmerge.worker.core.row_change import Literals
 from shardmerge.worker.core.table import Column, Table, ValueKind
-from shardmerge.worker.core.table_plan import AddPrefix, ColumnPlan, Computed, Constant, PartitionId, TablePlan
+from shardmerge.worker.core.table_plan import AddPrefix, ColumnPlan, ComputedValue, Constant, PartitionId, TablePlan
 from shardmerge.worker.verify.compare.canonical_values import NotComparable, same_charset
 
 _EXACT = frozenset(
@@ -26,7 +26,7 @@ _EXACT = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Key:
+class RowKey:
     """A row's key. ``target``: mapped, as at the target; it identifies the key. ``source``: as in the shard table, ()
     if no row of it can have this key."""
 
@@ -48,21 +48,21 @@ class KeyReader:
         )
         self.width = len(columns)
 
-    def at_source(self, values: Sequence[bytes | None]) -> Key:
+    def at_source(self, values: Sequence[bytes | None]) -> RowKey:
         """``values``: of ``source_list``. Raises ID_OVERFLOW."""
-        return Key(self._writer.literals(values), self._writer.source_key(values))
+        return RowKey(self._writer.literals(values), self._writer.source_key(values))
 
-    def at_target(self, values: Sequence[bytes | None]) -> Key:
+    def at_target(self, values: Sequence[bytes | None]) -> RowKey:
         """``values``: of ``target_list``."""
         pairs = list(zip(self._columns, values, strict=True))
         mapped = tuple(literal(each.as_read.column, value) for each, value in pairs)
         original = [each.original(value) for each, value in pairs]
         if any(value is None for value in original):
-            return Key(mapped, ())
+            return RowKey(mapped, ())
         own = [
             (each.item, value) for each, value in zip(self._columns, original, strict=True) if not each.item.is_constant
         ]
-        return Key(mapped, tuple(literal(item.column, value) for item, value in own))
+        return RowKey(mapped, tuple(literal(item.column, value) for item, value in own))
 
 
 class _KeyColumn:
@@ -88,7 +88,7 @@ class _KeyColumn:
 def unmapped(item: ColumnPlan, text: bytes | None) -> bytes | None:
     """The source's text of a mapped one; None when the mapping makes no such value."""
     match item.mapping:
-        case None | Computed():  # no key column is computed
+        case None | ComputedValue():  # no key column is computed
             return text
         case PartitionId(prefix=prefix, bits=bits):
             value = int(text or b"-1")

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from shardmerge.proto import compare_pb2 as pb
 from shardmerge.worker.verify.compare.compared_tables import ComparedTable
 from shardmerge.worker.verify.compare.judge import Different, Extra, Finding, Missing, Row
-from shardmerge.worker.verify.compare.keys import Key
-from shardmerge.worker.verify.compare.repair import Repaired
+from shardmerge.worker.verify.compare.keys import RowKey
+from shardmerge.worker.verify.compare.repair import RepairResult
 
 _MOST_COLUMNS = 50
 MAX_NAMED_BYTES = 12 << 20
@@ -18,9 +18,9 @@ MAX_NAMED_BYTES = 12 << 20
 def fill_report(
     report: pb.WorkReport,
     findings: Sequence[Finding],
-    left: Sequence[Key],
+    left: Sequence[RowKey],
     table: ComparedTable,
-    fixed: Repaired | None,
+    fixed: RepairResult | None,
     most: int,
 ) -> None:
     """Count all findings, and name the first ``most`` rows as far as they fit into a message. ``fixed``: the result of
@@ -74,15 +74,15 @@ def still_different(finding: Finding, table: ComparedTable) -> str:
     return f"it was written, and when it was read again {what}: look for a trigger or another writer at the target"
 
 
-def unjudged_key(key: Key, table: ComparedTable) -> pb.RowDifference:
+def unjudged_key(key: RowKey, table: ComparedTable) -> pb.RowDifference:
     return _named(key, table, pb.RowDifference.KIND_UNJUDGED)
 
 
-def orphan(key: Key, table: ComparedTable) -> pb.RowDifference:
+def orphan(key: RowKey, table: ComparedTable) -> pb.RowDifference:
     return _named(key, table, pb.RowDifference.KIND_ORPHAN)
 
 
-def _named(key: Key, table: ComparedTable, kind: pb.RowDifference.Kind) -> pb.RowDifference:
+def _named(key: RowKey, table: ComparedTable, kind: pb.RowDifference.Kind) -> pb.RowDifference:
     plan = table.plan
     entry = pb.RowDifference(
         kind=kind,

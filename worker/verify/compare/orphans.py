@@ -16,7 +16,7 @@ from shardmerge.worker.core.row_change import Literals
 from shardmerge.worker.snapshot.chunks import Chunk
 from shardmerge.worker.verify.compare.compared_relations import ComparedRelation, RelationShard
 from shardmerge.worker.verify.compare.compared_tables import TableQueries
-from shardmerge.worker.verify.compare.keys import Key, KeyReader
+from shardmerge.worker.verify.compare.keys import KeyReader, RowKey
 from shardmerge.worker.verify.compare.messages import MAX_NAMED_BYTES, orphan, unjudged_key
 from shardmerge.worker.verify.compare.sides import RelayPlaces, SourceSide, TargetSide
 
@@ -27,8 +27,8 @@ _ATTEMPTS = 12
 class OrphanVerdict:
     """``still_changing``: candidates that changed meanwhile and must be read again."""
 
-    orphans: tuple[Key, ...]
-    still_changing: tuple[Key, ...]
+    orphans: tuple[RowKey, ...]
+    still_changing: tuple[RowKey, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,12 +40,12 @@ class Touched:
 
 
 def judge_orphans(
-    candidates: Iterable[Key], partners: Mapping[Literals, Literals], lacking: Collection[Literals], touched: Touched
+    candidates: Iterable[RowKey], partners: Mapping[Literals, Literals], lacking: Collection[Literals], touched: Touched
 ) -> OrphanVerdict:
     """Pure. ``partners``: of the rows that have a partner at the source, the partner's key; both as at the target.
     ``lacking``: the keys of the rows that had no partner at the target at the second read."""
-    found: list[Key] = []
-    left: list[Key] = []
+    found: list[RowKey] = []
+    left: list[RowKey] = []
     for key in candidates:
         partner = partners.get(key.target)
         if partner is None:
@@ -78,7 +78,7 @@ class OrphanSearch:
             number: [key for key in map(shard.keys.at_target, rows) if key.source]
             for number, shard in enumerate(self._shards)
         }
-        found: dict[int, list[Key]] = {}
+        found: dict[int, list[RowKey]] = {}
         for _ in range(_ATTEMPTS):
             left = {number: keys for number, keys in left.items() if keys}
             if not left:
@@ -92,7 +92,7 @@ class OrphanSearch:
         parts = [self._relation.scanned] if self._relation.scanned else []
         return " AND ".join((*parts, self._relation.orphaned)).encode()
 
-    def _judged(self, candidates: Mapping[int, Sequence[Key]]) -> dict[int, OrphanVerdict]:
+    def _judged(self, candidates: Mapping[int, Sequence[RowKey]]) -> dict[int, OrphanVerdict]:
         low = self._source.low()
         partners = {number: self._partners(self._shards[number], keys) for number, keys in candidates.items()}
         high = self._source.high()
@@ -118,7 +118,7 @@ class OrphanSearch:
             verdicts[number] = judge_orphans(keys, partners[number], lacking, touched)
         return verdicts
 
-    def _partners(self, shard: _Shard, keys: Sequence[Key]) -> dict[Literals, Literals]:
+    def _partners(self, shard: _Shard, keys: Sequence[RowKey]) -> dict[Literals, Literals]:
         width = shard.keys.width
         found: dict[Literals, Literals] = {}
         statements = shard.reads.source_images(keys, f"{shard.keys.source_list}, {shard.shard.partner}")
@@ -127,12 +127,12 @@ class OrphanSearch:
                 found[shard.keys.at_source(row[:width]).target] = shard.parent_keys.at_source(row[width:]).target
         return found
 
-    def _lacking(self, keys: Sequence[Key]) -> set[Literals]:
+    def _lacking(self, keys: Sequence[RowKey]) -> set[Literals]:
         statements = self._scan.target_keys_of(keys, self._relation.orphaned.encode())
         return {self._scan.keys.at_target(row).target for row in self._target.rows(*statements)}
 
     def _filled(
-        self, report: pb.WorkReport, found: Mapping[int, Sequence[Key]], left: Mapping[int, Sequence[Key]]
+        self, report: pb.WorkReport, found: Mapping[int, Sequence[RowKey]], left: Mapping[int, Sequence[RowKey]]
     ) -> pb.WorkReport:
         """Count everything, and name the first rows as far as they fit into a message."""
         named_bytes = 0

@@ -29,7 +29,7 @@ from shardmerge.worker.target.records.checkpoint import Checkpoint, read_all
 from shardmerge.worker.target.records.history import rowless_tables
 from shardmerge.worker.verify.compare.compared_tables import ComparedTable, TableQueries
 from shardmerge.worker.verify.compare.judge import Different, Extra, Finding, Missing, diff_rows
-from shardmerge.worker.verify.compare.keys import Key
+from shardmerge.worker.verify.compare.keys import RowKey
 from shardmerge.worker.verify.compare.sides import RelayPlaces, SourceSide, TargetSide, read_rows
 
 KEYS_PER_TRANSACTION = 200
@@ -37,7 +37,7 @@ KEYS_PER_TRANSACTION = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Repaired:
+class RepairResult:
     """``done``: keys whose row is correct. ``refused``: keys that were not repaired, with the reason. All others
     changed meanwhile."""
 
@@ -46,14 +46,14 @@ class Repaired:
 
 
 def repair(
-    keys: Sequence[Key],
+    keys: Sequence[RowKey],
     table: ComparedTable,
     reads: TableQueries,
     source: SourceSide,
     target: TargetSide,
     places: RelayPlaces,
     subtask: SubtaskKey,
-) -> Repaired:
+) -> RepairResult:
     """One attempt for at most KEYS_PER_TRANSACTION keys. Raises what the sides and ``places`` raise; then nothing was
     written."""
     with target.coded_errors(), _lanes_blocked(target.plain(), subtask) as lanes:
@@ -76,7 +76,7 @@ def repair(
         _forget_absent(target.plain(), table, subtask, known, copied)
     open_keys = {key.target for key in verdict.still_changing}
     done = {key.target for key in keys} - open_keys - refused.keys()
-    return Repaired(frozenset(done), refused)
+    return RepairResult(frozenset(done), refused)
 
 
 @contextmanager
@@ -108,7 +108,7 @@ def _rollback(session: Session) -> None:
 
 
 def _images(
-    source: SourceSide, table: ComparedTable, reads: TableQueries, keys: Sequence[Key]
+    source: SourceSide, table: ComparedTable, reads: TableQueries, keys: Sequence[RowKey]
 ) -> dict[Literals, Literals]:
     """The source's whole rows as literals, by the target's key."""
     writer = RowWriter(table.plan, table.plan.source)
@@ -155,7 +155,7 @@ def _write(
 
 
 def _forget_absent(
-    session: Session, table: ComparedTable, subtask: SubtaskKey, known: KnownKeys, keys: Sequence[Key]
+    session: Session, table: ComparedTable, subtask: SubtaskKey, known: KnownKeys, keys: Sequence[RowKey]
 ) -> None:
     """Remove the quarantine's records of rows that were given up and are at the target now."""
     there = {held_key_of(table.plan, b",".join(key.target)) for key in keys}

@@ -30,11 +30,11 @@ from shardmerge.worker.snapshot.reader.worker_link import GrpcWorkerClient, Loca
 from shardmerge.worker.verify.compare.compared_relations import ComparedRelation
 from shardmerge.worker.verify.compare.compared_tables import ComparedTable, TableQueries, UnkeyedTables
 from shardmerge.worker.verify.compare.judge import Finding, candidates, diff_rows
-from shardmerge.worker.verify.compare.keys import Key
+from shardmerge.worker.verify.compare.keys import RowKey
 from shardmerge.worker.verify.compare.messages import fill_report, still_different
 from shardmerge.worker.verify.compare.orphans import OrphanSearch
 from shardmerge.worker.verify.compare.patience import Patience
-from shardmerge.worker.verify.compare.repair import KEYS_PER_TRANSACTION, Repaired, repair
+from shardmerge.worker.verify.compare.repair import KEYS_PER_TRANSACTION, RepairResult, repair
 from shardmerge.worker.verify.compare.sides import RelayPlaces, SourceSide, TargetSide, read_rows
 from shardmerge.worker.verify.compare.unkeyed import unkeyed_report
 
@@ -229,7 +229,7 @@ class _Comparer:
 
     # --- by checksums
 
-    def _suspects(self, kind: pb.CompareWork.Kind, reads: TableQueries, chunk: Chunk) -> tuple[int, list[Key]]:
+    def _suspects(self, kind: pb.CompareWork.Kind, reads: TableQueries, chunk: Chunk) -> tuple[int, list[RowKey]]:
         """Compare by checksums: (rows of the shard table, keys that may differ)."""
         match kind:
             case pb.CompareWork.KIND_RANGE:
@@ -245,9 +245,9 @@ class _Comparer:
                 return 0, [key for key in keys if key.target not in known]
             case _:
                 strays = [reads.keys.at_target(raw) for raw in self._target.rows(reads.stray_keys())]
-                return 0, [Key(key.target, ()) for key in strays]
+                return 0, [RowKey(key.target, ()) for key in strays]
 
-    def _by_range(self, reads: TableQueries, chunk: Chunk) -> tuple[int, list[Key]]:
+    def _by_range(self, reads: TableQueries, chunk: Chunk) -> tuple[int, list[RowKey]]:
         [ours] = self._source.rows(reads.source_sum(chunk))
         [theirs] = self._target.rows(reads.target_sum(chunk))
         rows = int(ours[0] or 0)
@@ -259,9 +259,9 @@ class _Comparer:
 
     def _hashes(
         self, rows: Iterator[list[bytes | None]], reads: TableQueries, *, at_source: bool
-    ) -> dict[Key, list[bytes | None]]:
+    ) -> dict[RowKey, list[bytes | None]]:
         make = reads.keys.at_source if at_source else reads.keys.at_target
-        found: dict[Key, list[bytes | None]] = {}
+        found: dict[RowKey, list[bytes | None]] = {}
         for raw in rows:
             found.setdefault(make(raw[:-1]), []).append(raw[-1])
         return found
@@ -269,8 +269,8 @@ class _Comparer:
     # --- between watermarks
 
     def _diff_between_watermarks(
-        self, doubtful: Sequence[Key], table: ComparedTable, reads: TableQueries
-    ) -> tuple[list[Finding], tuple[Key, ...]]:
+        self, doubtful: Sequence[RowKey], table: ComparedTable, reads: TableQueries
+    ) -> tuple[list[Finding], tuple[RowKey, ...]]:
         """The certain differences, and the keys that changed in every attempt."""
         findings: list[Finding] = []
         left = tuple(doubtful)
@@ -293,7 +293,7 @@ class _Comparer:
             left = verdict.still_changing
         return findings, left
 
-    def _repaired(self, findings: Sequence[Finding], table: ComparedTable, reads: TableQueries) -> Repaired:
+    def _repaired(self, findings: Sequence[Finding], table: ComparedTable, reads: TableQueries) -> RepairResult:
         done: set[Literals] = set()
         refused: dict[Literals, str] = {}
         # One key may be found twice, in different spellings of the target.
@@ -311,10 +311,10 @@ class _Comparer:
                 break
         written = [finding.key for finding in findings if finding.key.target in done]
         refused |= self._still_different(tuple(dict.fromkeys(written)), table, reads)
-        return Repaired(frozenset(done - refused.keys()), refused)
+        return RepairResult(frozenset(done - refused.keys()), refused)
 
     def _still_different(
-        self, written: Sequence[Key], table: ComparedTable, reads: TableQueries
+        self, written: Sequence[RowKey], table: ComparedTable, reads: TableQueries
     ) -> dict[Literals, str]:
         """Why repaired rows do not count as repaired, by key. The target may have changed a value that it accepted: a
         trigger does so."""
@@ -328,5 +328,5 @@ class _Comparer:
         self._places.await_lanes(self._places.locate(high), high)
 
 
-def _single(hashes: dict[Key, list[bytes | None]]) -> dict[Key, bytes | None]:
+def _single(hashes: dict[RowKey, list[bytes | None]]) -> dict[RowKey, bytes | None]:
     return {key: found[0] for key, found in hashes.items()}

@@ -24,7 +24,7 @@ _DRIVER = 2  # the run itself, and one for a statement or a table's structure
 
 
 @dataclass(frozen=True, slots=True)
-class Slots:
+class SubtaskSlots:
     """Spark tasks of one subtask: ``copying`` its tables, ``following`` the stream; 0: it has no such phase."""
 
     copying: int
@@ -46,10 +46,10 @@ class Slots:
         return self.following + max(self.copying, self.following) if self.following else self.copying
 
 
-def slots_of(subtask: config.SubTaskConfig) -> Slots:
+def slots_of(subtask: config.SubTaskConfig) -> SubtaskSlots:
     copies = subtask.mode != config.TASK_MODE_INCREMENTAL
     follows = subtask.mode != config.TASK_MODE_FULL
-    return Slots(
+    return SubtaskSlots(
         (subtask.snapshot.threads or defaults.READERS) if copies else 0,
         (subtask.replicate.lanes or defaults.LANES) if follows else 0,
     )

@@ -11,7 +11,7 @@ from shardmerge.worker.core.table_plan import ColumnPlan, PartitionId, TablePlan
 from shardmerge.worker.target.tables.extracted_keys import created_keys
 from shardmerge.worker.target.tables.row_ownership import ExtractedTexts, owned_rows
 from shardmerge.worker.verify.precheck.findings import Checklist, abbreviated, failed, warned
-from shardmerge.worker.verify.precheck.source.server import SourceView
+from shardmerge.worker.verify.precheck.source.server import ConnectedSource
 from shardmerge.worker.verify.precheck.tables import table_name
 
 NEAR_PERCENT = 90
@@ -20,11 +20,11 @@ NEAR_PERCENT = 90
 _BITS = {"tinyint": 8, "smallint": 16, "mediumint": 24, "int": 32, "bigint": 64}
 
 
-def check_ids(checklist: Checklist, view: SourceView, plans: Sequence[TablePlan]) -> None:
+def check_ids(checklist: Checklist, view: ConnectedSource, plans: Sequence[TablePlan]) -> None:
     checklist.run("auto_increment_ID", lambda: _ids(view, plans))
 
 
-def _ids(view: SourceView, plans: Sequence[TablePlan]) -> Iterator[pb.CheckResult]:
+def _ids(view: ConnectedSource, plans: Sequence[TablePlan]) -> Iterator[pb.CheckResult]:
     for plan in plans:
         for column in plan.columns:
             if isinstance(column.mapping, PartitionId):
@@ -59,7 +59,9 @@ def _counts_by_itself(plan: TablePlan) -> bool:
     return len(key) == 1 and key[0].column.auto_increment and key[0].mapping is None
 
 
-def _id_range(view: SourceView, plan: TablePlan, column: ColumnPlan, mapping: PartitionId) -> Iterator[pb.CheckResult]:
+def _id_range(
+    view: ConnectedSource, plan: TablePlan, column: ColumnPlan, mapping: PartitionId
+) -> Iterator[pb.CheckResult]:
     table, name = plan.table, column.column.name
     leading = {unique[0] for unique in table.unique_keys}
     if name not in leading:
@@ -89,7 +91,7 @@ def _id_range(view: SourceView, plan: TablePlan, column: ColumnPlan, mapping: Pa
         )
 
 
-def _near_limit(view: SourceView, plans: Sequence[TablePlan]) -> Iterator[pb.CheckResult]:
+def _near_limit(view: ConnectedSource, plans: Sequence[TablePlan]) -> Iterator[pb.CheckResult]:
     counting = {(plan.table.schema, plan.table.name): found for plan in plans if (found := _counter(plan)) is not None}
     if not counting:
         return

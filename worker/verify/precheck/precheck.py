@@ -38,7 +38,7 @@ from shardmerge.worker.verify.precheck.server_capacity import check_connections,
 from shardmerge.worker.verify.precheck.server_differences import check_collations, check_sql_mode
 from shardmerge.worker.verify.precheck.source.binlog_retention import Binlogs, check_gtids, check_retention
 from shardmerge.worker.verify.precheck.source.server import (
-    SourceView,
+    ConnectedSource,
     check_filters,
     check_position,
     check_server,
@@ -156,7 +156,7 @@ class _SubTaskCheck:
             if checklist.wants(item):
                 checklist.results.append(not_applicable(item, checklist.source))
 
-    def _check_binlogs(self, view: SourceView, tables: TablesView | None) -> Binlogs | None:
+    def _check_binlogs(self, view: ConnectedSource, tables: TablesView | None) -> Binlogs | None:
         checklist, subtask = self._list, self._subtask
         start = SourcePosition.from_proto(subtask.start) if not self._copies else SourcePosition("", 0)
         if not self._copies:
@@ -171,7 +171,7 @@ class _SubTaskCheck:
         return copy_seconds(size_of(tables.tables), self._subtask.snapshot)
 
     def _check_target(
-        self, view: SourceView | None, target: Session | None, tables: TablesView | None, reads: ReadModes | None
+        self, view: ConnectedSource | None, target: Session | None, tables: TablesView | None, reads: ReadModes | None
     ) -> None:
         checklist, subtask, request = self._list, self._subtask, self._request
         if target is None:
@@ -199,7 +199,7 @@ class _SubTaskCheck:
 
     def _check_capacity(
         self,
-        view: SourceView | None,
+        view: ConnectedSource | None,
         target: Session | None,
         reads: ReadModes | None,
         binlogs: Binlogs | None,
@@ -219,7 +219,7 @@ class _SubTaskCheck:
             check_relay_disk(checklist, request.worker, self._source.purge, binlogs, seconds)
 
 
-def _open_source(checklist: Checklist, source: config.SourceConfig, sessions: ExitStack) -> SourceView | None:
+def _open_source(checklist: Checklist, source: config.SourceConfig, sessions: ExitStack) -> ConnectedSource | None:
     try:
         endpoint = Endpoint.from_proto(getattr(source, "from"))
         session = connect(endpoint, Side.SOURCE, name=source.source_id, read_timeout=READ_SECONDS)
@@ -259,7 +259,7 @@ def _open_target(checklist: Checklist, subtask: config.SubTaskConfig, sessions: 
 
 
 def _check_tables(
-    checklist: Checklist, view: SourceView, subtask: config.SubTaskConfig, family: Sequence[config.SubTaskConfig]
+    checklist: Checklist, view: ConnectedSource, subtask: config.SubTaskConfig, family: Sequence[config.SubTaskConfig]
 ) -> TablesView | None:
     try:
         rules = Rules.from_config(subtask)
@@ -282,7 +282,7 @@ def _check_tables(
     return tables
 
 
-def _with_cascades_marked(view: SourceView, tables: TablesView, derives: Derives) -> TablesView:
+def _with_cascades_marked(view: ConnectedSource, tables: TablesView, derives: Derives) -> TablesView:
     """``tables`` unchanged if that fails: the item `table_schema` shows why."""
     try:
         return with_cascades_marked(view, tables, derives)

@@ -13,11 +13,11 @@ from shardmerge.worker.core.sql.foreign_keys import ForeignKey, foreign_keys
 from shardmerge.worker.core.table import ValueKind
 from shardmerge.worker.core.table_plan import ColumnPlan, Mapping, PartitionId, TablePlan
 from shardmerge.worker.rules import Rules
-from shardmerge.worker.rules.references import Reference
+from shardmerge.worker.rules.references import ColumnReference
 from shardmerge.worker.rules.relations import same_mapping, written
-from shardmerge.worker.rules.router import Route
+from shardmerge.worker.rules.router import TableRoute
 from shardmerge.worker.verify.precheck.findings import Checklist, abbreviated, failed, warned
-from shardmerge.worker.verify.precheck.source.server import SourceView
+from shardmerge.worker.verify.precheck.source.server import ConnectedSource
 from shardmerge.worker.verify.precheck.tables import table_name
 
 _ITEM = "references"
@@ -26,7 +26,7 @@ _PLAIN = re.compile(r"[^.`:,\[\]{}#&*!|>'\"%@\s]+\Z")
 
 
 def check_references(
-    checklist: Checklist, view: SourceView, rules: Rules, plans: Sequence[TablePlan], *, proposes: bool
+    checklist: Checklist, view: ConnectedSource, rules: Rules, plans: Sequence[TablePlan], *, proposes: bool
 ) -> None:
     """``proposes``: report columns that refer to mapped ones by their names."""
     checklist.run(_ITEM, lambda: _References(view, rules, plans).findings(proposes=proposes))
@@ -35,7 +35,7 @@ def check_references(
 class _References:
     """The tables of one source."""
 
-    def __init__(self, view: SourceView, rules: Rules, plans: Sequence[TablePlan]) -> None:
+    def __init__(self, view: ConnectedSource, rules: Rules, plans: Sequence[TablePlan]) -> None:
         self._view, self._rules, self._plans = view, rules, plans
         self._source = view.source_id
         self._by_name = {self._rules.references.table_key(plan.table.schema, plan.table.name): plan for plan in plans}
@@ -84,9 +84,9 @@ class _References:
 
     def _rule(self, plan: TablePlan, column: str, parent: TablePlan, to: str) -> str:
         """The entry of `references` with which ``column`` gets the mapping of the parent's column."""
-        reference = Reference("", plan.target_table, column, parent.target_schema, parent.target_table, to)
+        reference = ColumnReference("", plan.target_table, column, parent.target_schema, parent.target_table, to)
         parts = [f"from: {self._column(plan, column)}", f"to: {self._column(parent, to)}"]
-        route = Route(plan.target_schema, plan.target_table)
+        route = TableRoute(plan.target_schema, plan.target_table)
         try:
             derived = self._rules.references.shard(reference, plan.table.schema, plan.table.name, route)
             is_default = (derived.schema, derived.table) == (parent.table.schema, parent.table.name)
@@ -124,12 +124,12 @@ class _References:
                 continue
             yield from self._declared_tables(reference, with_column)
 
-    def _declared_tables(self, reference: Reference, plans: Sequence[TablePlan]) -> Iterator[pb.CheckResult]:
+    def _declared_tables(self, reference: ColumnReference, plans: Sequence[TablePlan]) -> Iterator[pb.CheckResult]:
         missing: list[str] = []
         without: list[str] = []
         unmapped: list[str] = []
         for plan in plans:
-            route = Route(plan.target_schema, plan.target_table)
+            route = TableRoute(plan.target_schema, plan.target_table)
             shard = self._rules.referred_shard(reference, plan.table.schema, plan.table.name, route)
             parent = self._by_name.get(self._rules.references.table_key(shard.schema, shard.table))
             if parent is None:
@@ -159,8 +159,8 @@ class _References:
             )
             yield failed(_ITEM, self._source, found)
 
-    def _of(self, plan: TablePlan) -> tuple[Reference, ...]:
-        return tuple(self._rules.references.of(Route(plan.target_schema, plan.target_table)))
+    def _of(self, plan: TablePlan) -> tuple[ColumnReference, ...]:
+        return tuple(self._rules.references.of(TableRoute(plan.target_schema, plan.target_table)))
 
     # --- names
 

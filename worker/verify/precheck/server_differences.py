@@ -12,7 +12,7 @@ from shardmerge.worker.core.table import Column, Table, ValueKind
 from shardmerge.worker.core.table_plan import ColumnPlan, TablePlan
 from shardmerge.worker.target.tables.target_table import created_collations, find_target
 from shardmerge.worker.verify.precheck.findings import Checklist, abbreviated, passed, variable, warned
-from shardmerge.worker.verify.precheck.source.server import SourceView
+from shardmerge.worker.verify.precheck.source.server import ConnectedSource
 
 _MEANINGS = frozenset(
     {
@@ -34,11 +34,11 @@ _MEANINGS = frozenset(
 of modes. Sources: MySQL 8.4 Reference Manual, "Server SQL Modes"; MariaDB Knowledge Base, "SQL_MODE"."""
 
 
-def check_sql_mode(checklist: Checklist, view: SourceView, target: Session) -> None:
+def check_sql_mode(checklist: Checklist, view: ConnectedSource, target: Session) -> None:
     checklist.run("sql_mode", lambda: _sql_mode(view, target))
 
 
-def _sql_mode(view: SourceView, target: Session) -> Iterator[pb.CheckResult]:
+def _sql_mode(view: ConnectedSource, target: Session) -> Iterator[pb.CheckResult]:
     here, there = (variable(session, "sql_mode") or "" for session in (view.session, target))
     differences = mode_differences(here, there)
     if differences:

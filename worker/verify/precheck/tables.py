@@ -27,7 +27,7 @@ from shardmerge.worker.target.tables.partition_clause import (
     problem_of,
 )
 from shardmerge.worker.verify.precheck.findings import Checklist, abbreviated, failed, warned
-from shardmerge.worker.verify.precheck.source.server import SourceView
+from shardmerge.worker.verify.precheck.source.server import ConnectedSource
 
 # A SELECT from these engines does not read one consistent state.
 _NOT_TRANSACTIONAL = frozenset({"myisam", "aria", "memory", "csv", "archive", "blackhole", "mrg_myisam", "federated"})
@@ -64,7 +64,7 @@ class TablesView:
         return tuple(sorted({schema for schema, _ in self.names}))
 
 
-def read_view(view: SourceView, rules: Rules) -> TablesView:
+def read_view(view: ConnectedSource, rules: Rules) -> TablesView:
     """Apply the rules to the source's tables. Raises ``pymysql.MySQLError``."""
     names: list[tuple[str, str]] = []
     shadows: list[tuple[str, str]] = []
@@ -105,7 +105,7 @@ def _lets_through(rules: Rules, name: tuple[str, str]) -> bool:
 
 
 def check_tables(
-    checklist: Checklist, view: SourceView, tables: TablesView, *, snapshot: bool, derives: Derives | None = None
+    checklist: Checklist, view: ConnectedSource, tables: TablesView, *, snapshot: bool, derives: Derives | None = None
 ) -> None:
     """``snapshot``: the task copies existing rows (not task-mode incremental). ``derives``: the rows that foreign keys
     change by cascade are derived; None: such keys are refused."""
@@ -115,14 +115,14 @@ def check_tables(
     checklist.run("primary_key", lambda: _primary_key(view, tables))
 
 
-def _online_ddl(view: SourceView, tables: TablesView) -> Iterator[pb.CheckResult]:
+def _online_ddl(view: ConnectedSource, tables: TablesView) -> Iterator[pb.CheckResult]:
     if tables.shadows:
         names = [f"{schema}.{name}" for schema, name in tables.shadows]
         found = errors.check.ONLINE_DDL_TABLES(source=view.source_id, tables=abbreviated(names))
         yield warned("online_ddl", view.source_id, found)
 
 
-def _dump_privilege(view: SourceView, tables: TablesView) -> Iterator[pb.CheckResult]:
+def _dump_privilege(view: ConnectedSource, tables: TablesView) -> Iterator[pb.CheckResult]:
     """Select no row from each table, so that the server itself interprets its grants."""
     source, grants = view.source_id, view.grants
     unreadable: dict[str, list[str]] = {}
@@ -162,7 +162,7 @@ def _dump_privilege(view: SourceView, tables: TablesView) -> Iterator[pb.CheckRe
 
 
 def _table_schema(
-    view: SourceView, tables: TablesView, snapshot: bool, derives: Derives | None
+    view: ConnectedSource, tables: TablesView, snapshot: bool, derives: Derives | None
 ) -> Iterator[pb.CheckResult]:
     source = view.source_id
     if not tables.names and not tables.errors:
@@ -198,7 +198,7 @@ def _table_schema(
         yield report("table_schema", source, _listed(errors.check.NOT_TRANSACTIONAL, source, plain))
 
 
-def _sequences(view: SourceView, tables: TablesView) -> Iterator[pb.CheckResult]:
+def _sequences(view: ConnectedSource, tables: TablesView) -> Iterator[pb.CheckResult]:
     """A sequence's numbers are logged as rows of a table that is none."""
     if not tables.sequences:
         return
@@ -230,7 +230,7 @@ def _sequences(view: SourceView, tables: TablesView) -> Iterator[pb.CheckResult]
             yield report("table_schema", view.source_id, error)
 
 
-def _partitions(view: SourceView, tables: TablesView) -> Iterator[pb.CheckResult]:
+def _partitions(view: ConnectedSource, tables: TablesView) -> Iterator[pb.CheckResult]:
     """Whether the targets of a task with `partitions: keep` can have the partitions of their shard tables."""
     plans = [plan for plan in tables.plans if plan.keep_partitions]
     names = [(plan.table.schema, plan.table.name) for plan in plans]
@@ -259,7 +259,7 @@ def _partitions(view: SourceView, tables: TablesView) -> Iterator[pb.CheckResult
             yield failed("table_schema", view.source_id, differ)
 
 
-def _primary_key(view: SourceView, tables: TablesView) -> Iterator[pb.CheckResult]:
+def _primary_key(view: ConnectedSource, tables: TablesView) -> Iterator[pb.CheckResult]:
     keyless = [table_name(plan.table) for plan in tables.plans if not plan.key]
     if keyless:
         yield warned("primary_key", view.source_id, _listed(errors.check.NO_KEY, view.source_id, keyless))
@@ -280,7 +280,7 @@ def _as_check_error(error: ShardmergeError) -> ShardmergeError:
     return errors.check.RULES(reason=str(error), way_out=error.workaround)
 
 
-def _cascading(view: SourceView, tables: TablesView) -> list[str]:
+def _cascading(view: ConnectedSource, tables: TablesView) -> list[str]:
     """Tables whose rows the storage engine changes by itself, without logging the changes.
 
     Source: MySQL 8.4 Reference Manual, "FOREIGN KEY Constraints": cascaded operations are not logged.
@@ -293,19 +293,19 @@ def _cascading(view: SourceView, tables: TablesView) -> list[str]:
     ]
 
 
-def with_cascades_marked(view: SourceView, tables: TablesView, derives: Derives) -> TablesView:
+def with_cascades_marked(view: ConnectedSource, tables: TablesView, derives: Derives) -> TablesView:
     """``tables``, with the plans of those marked whose rows are changed by cascade: they are read at one position."""
     return replace(tables, plans=marked_cascaded(tables.plans, _find(view, tables, derives).keys))
 
 
-def _find(view: SourceView, tables: TablesView, derives: Derives) -> FoundCascades:
+def _find(view: ConnectedSource, tables: TablesView, derives: Derives) -> FoundCascades:
     names = [(plan.table.schema, plan.table.name) for plan in tables.plans]
     creations = read_create_texts(view.session, names)
     texts = {plan.shard: creation for plan, creation in zip(tables.plans, creations, strict=True)}
     return find_cascades(tables.plans, texts, case_sensitive=derives.case_sensitive)
 
 
-def _not_derivable(view: SourceView, tables: TablesView, derives: Derives) -> list[str]:
+def _not_derivable(view: ConnectedSource, tables: TablesView, derives: Derives) -> list[str]:
     """The cascading foreign keys whose changes cannot be derived, with the reasons."""
     found = _find(view, tables, derives)
     refused = [item.text for item in found.refused]

@@ -11,7 +11,7 @@ from shardmerge.proto import config_pb2 as pb
 from shardmerge.proto.config.document.file_model import FileModel
 from shardmerge.proto.config.key import Key
 from shardmerge.proto.config.rules.pattern_text import SCHEMAS, TABLES, Identifier, OptionalPattern, PatternText
-from shardmerge.proto.config.rules.transform import Refused, check_condition, split_items
+from shardmerge.proto.config.rules.transform import TransformRefused, check_condition, split_items
 from shardmerge.proto.config.rules.transforms.python_function import function_name, output_type
 
 
@@ -27,7 +27,7 @@ def _readable(text: str, read: Callable[[str], object]) -> str:
     try:
         if text.strip():
             read(text)
-    except Refused as reason:
+    except TransformRefused as reason:
         raise ValueError(f"cannot be used: {reason}") from None
     return text
 

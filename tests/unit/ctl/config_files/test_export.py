@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from shardmerge.ctl.config_files import export
-from shardmerge.ctl.config_files.export import SubTask, file_name
+from shardmerge.ctl.config_files.export import ExportedSubTask, file_name
 from shardmerge.ctl.config_files.importing import plan
 from shardmerge.proto import common_pb2, errors
 from shardmerge.proto import master_pb2 as pb
@@ -61,8 +61,8 @@ def test_what_is_written_is_read_and_only_the_owner_can(tmp_path: Path) -> None:
     assert [(one.source, one.text) for one in read.sources] == [(one.name, one.cfg) for one in SOURCES]
     [task] = read.tasks
     assert (task.name, task.text) == ("merge", TASK.cfg)
-    paused = SubTask.model_validate({"stage": "Paused", "stop-at": "mysql-bin.000003:4711"})
-    assert task.subtasks == {NAMES[0]: SubTask(), NAMES[1]: paused}
+    paused = ExportedSubTask.model_validate({"stage": "Paused", "stop-at": "mysql-bin.000003:4711"})
+    assert task.subtasks == {NAMES[0]: ExportedSubTask(), NAMES[1]: paused}
     export.write(str(tmp_path / "again"), SOURCES, [TASK])
     assert contents(tmp_path / "again") == contents(folder)
 
@@ -93,7 +93,7 @@ def test_a_directory_of_dm_has_no_index(tmp_path: Path) -> None:
     (tmp_path / "c" / "subtasks.json").unlink()
     (tmp_path / "c" / "relay_workers.json").write_text('{"mysql-01": ["worker-1"]}')
     [task] = export.read(str(tmp_path / "c")).tasks
-    assert task.subtasks == {name: SubTask() for name in NAMES}
+    assert task.subtasks == {name: ExportedSubTask() for name in NAMES}
 
 
 @pytest.mark.parametrize(

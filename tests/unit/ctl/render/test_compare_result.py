@@ -14,7 +14,7 @@ from shardmerge.ctl.render.compare_result import (
     DIFFERENT,
     SAME,
     UNKNOWN,
-    Outcome,
+    ComparisonResult,
     ReportFile,
     answer,
     conclude,
@@ -32,8 +32,8 @@ def table(**counts: object) -> pb.ComparedTable:
     return pb.ComparedTable(**named)  # pyright: ignore[reportArgumentType]
 
 
-def ended(*tables: pb.ComparedTable, error: errors.ShardmergeError | None = None) -> Outcome:
-    outcome = Outcome()
+def ended(*tables: pb.ComparedTable, error: errors.ShardmergeError | None = None) -> ComparisonResult:
+    outcome = ComparisonResult()
     detail = error_to_proto(error) if error is not None else None
     outcome.take(pb.CompareFrame(source="s1", end=pb.CompareEnd(tables=tables, error=detail)))
     return outcome
@@ -67,7 +67,7 @@ def test_an_error_of_one_source_is_reported_and_leaves_the_others_result() -> No
 
 def test_a_result_that_has_not_arrived_is_not_taken_as_equal() -> None:
     """A master that stops in the middle of a comparison ends the frames."""
-    nothing = Outcome()
+    nothing = ComparisonResult()
     code, report = conclude(nothing, [], "t")
     assert (code, report.code if report else 0) == (UNKNOWN, errors.compare.INTERRUPTED.code)
     one = ended(table())
@@ -169,7 +169,7 @@ def test_the_table_reports_what_was_not_looked_at() -> None:
 
 
 def test_progress_of_all_sources_in_one_line() -> None:
-    outcome = Outcome()
+    outcome = ComparisonResult()
     for source, complete in (("s1", True), ("s2", False)):
         progress = pb.CompareProgress(
             finished_chunks=2, total_chunks=5, plan_complete=complete, rows=1000, differences=1

@@ -25,7 +25,15 @@ from shardmerge.master.ddl_lock.resolver import (
     unlock,
     violations,
 )
-from shardmerge.master.ddl_lock.situation import Lock, Member, Parked, Report, Situation, Stage, is_parked_at
+from shardmerge.master.ddl_lock.situation import (
+    Lock,
+    LockMember,
+    LockStage,
+    ReportedStatement,
+    Situation,
+    SourceReport,
+    is_parked_at,
+)
 
 FRESH = "999"
 
@@ -142,24 +150,24 @@ class Moves:
         self.situation = lru_cache(None)(self._situation)
         self.decision = lru_cache(None)(self._decision)
 
-    def member(self, s: int, t: int, table: Table) -> Member:
+    def member(self, s: int, t: int, table: Table) -> LockMember:
         history = self.rules.histories[s][t]
         structure = history[table.done - 1].after if table.done else "S0"
         parked = None
         if table.since:
             ddl = history[table.done]
             contradicts = table.withdrawn is not Withdrawn.NO
-            parked = Parked(ddl.form, ddl.form, ddl.after, since=float(table.since), contradicts=contradicts)
-        return Member(str(s), "d", str(t), structure, parked)
+            parked = ReportedStatement(ddl.form, ddl.form, ddl.after, since=float(table.since), contradicts=contradicts)
+        return LockMember(str(s), "d", str(t), structure, parked)
 
     def _situation(self, reported: tuple[Reported, ...], lock: Lock | None) -> Situation:
-        reports: dict[str, Report | None] = {}
+        reports: dict[str, SourceReport | None] = {}
         for s, (in_task, tables, ran, _, declined) in enumerate(reported):
             if in_task:
                 reports[str(s)] = None
                 if tables is not None:
                     members = (self.member(s, t, table) for t, table in enumerate(tables) if table.there)
-                    reports[str(s)] = Report(tuple(members), ran, declined)
+                    reports[str(s)] = SourceReport(tuple(members), ran, declined)
         unable = frozenset(str(s) for s, (*_, is_paused, _) in enumerate(reported) if is_paused)
         return Situation(reports, lock, unable)
 
@@ -202,7 +210,7 @@ class Moves:
                 yield f"{s}.{t} comes to a DDL", became_table(t, table._replace(since=clock + 1))
             elif (
                 view
-                and view.stage is Stage.RELEASED
+                and view.stage is LockStage.RELEASED
                 and table.withdrawn is not Withdrawn.CHECKED
                 # A worker publishes what it has read before it acts on it.
                 and (not self.rules.back or (source.reported is not None and source.reported[t] == table))
@@ -225,7 +233,7 @@ class Moves:
             yield f"{s} is killed", became(killed)
         if source.declined:
             yield f"{s} declines no more", became(source._replace(declined=""))
-        if view and view.stage is Stage.EXECUTING and view.owner == str(s) and source.ran != view.generation:
+        if view and view.stage is LockStage.EXECUTING and view.owner == str(s) and source.ran != view.generation:
             if self.rules.declines and not view.forced and not source.declined and not self._has_run(world, view):
                 yield f"{s} declines {view.form}", became(source._replace(declined=view.generation))
             if self._may_run(world, source, view):
@@ -258,7 +266,7 @@ class Moves:
                 yield "withdraws", table._replace(withdrawn=to)
             case Withdrawn.PUBLISHING if source.reported == source.tables:
                 lock = world.lock
-                at_work = lock is not None and lock.stage is not Stage.GATHERING
+                at_work = lock is not None and lock.stage is not LockStage.GATHERING
                 is_its = at_work and lock is not None and lock.form == history[table.done].form
                 yield "reads the lock", table._replace(withdrawn=Withdrawn.NO if is_its else Withdrawn.CHECKED)
             case Withdrawn.CHECKED:
@@ -328,7 +336,7 @@ class Moves:
 
     def _operator(self, world: World) -> Iterator[tuple[str, World]]:
         lock = world.lock
-        if lock is None or lock.forced or lock.stage is not Stage.GATHERING:
+        if lock is None or lock.forced or lock.stage is not LockStage.GATHERING:
             return
         for step in (unlock(lock, lock.owner), unlock(lock)):
             if not violations(self.read(world), step):

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import pytest
 
 from shardmerge.master.ddl_lock.resolver import Step, Wait, resolve
-from shardmerge.master.ddl_lock.situation import Report, Situation, Stage
+from shardmerge.master.ddl_lock.situation import LockStage, Situation, SourceReport
 from tests.unit.master.ddl_lock import ddl_lock_world
 from tests.unit.master.ddl_lock.ddl_lock_names import canonical
 from tests.unit.master.ddl_lock.ddl_lock_world import BrokenRuleError, Ddl, Moves, Rules, World
@@ -286,7 +286,7 @@ def test_a_lock_of_a_paused_owner_is_taken_over() -> None:
         world
         for world in walked.came
         if world.lock is not None
-        and world.lock.stage is Stage.EXECUTING
+        and world.lock.stage is LockStage.EXECUTING
         and world.sources[int(world.lock.owner)].paused
     ]
     assert starts
@@ -336,7 +336,7 @@ def test_operator_gets_every_conflict_out_of_the_way(history: tuple[Ddl, ...]) -
 
 def _deaf(situation: Situation, now: float, generation: str) -> Step:
     """Takes a source that has not reported for one without tables."""
-    reported = {source: report or Report() for source, report in situation.reports.items()}
+    reported = {source: report or SourceReport() for source, report in situation.reports.items()}
     return resolve(Situation(reported, situation.lock), now, generation)
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from shardmerge.master.ddl_lock.records import Target, open_locks, situation, targets, to_lock, to_record
 from shardmerge.master.ddl_lock.report import lock_message, sync_of, waiting_for
-from shardmerge.master.ddl_lock.situation import Lock, Member, Parked, Report, Situation, Stage
+from shardmerge.master.ddl_lock.situation import Lock, LockMember, LockStage, ReportedStatement, Situation, SourceReport
 from shardmerge.proto import common_pb2, errors
 from shardmerge.proto import config_pb2 as config
 from shardmerge.proto import state_pb2 as pb
@@ -16,12 +16,17 @@ from tests.unit.master.records import state
 
 ORDERS = Target("t", "shop", "orders")
 LOCK = Lock("g", "s1", "ALTER A", "fa", "S0", "S1", 1000.0)
-READY = Member("s1", "d", "a", "S0", Parked("ALTER A", "fa", "S1", "p1", 900.0))
-PASSED = Member("s1", "d", "b", "S1")
-MISSING = Member("s2", "d", "c", "S0")
-CONFLICTING = Member("s3", "d", "e", "S0", Parked("ALTER B", "fb", "S2", "p3", 950.0))
-REPORTS = {"s1": Report((READY, PASSED), "g0"), "s2": Report((MISSING,)), "s3": Report((CONFLICTING,)), "s4": None,
-           "s5": Report()}  # fmt: skip
+READY = LockMember("s1", "d", "a", "S0", ReportedStatement("ALTER A", "fa", "S1", "p1", 900.0))
+PASSED = LockMember("s1", "d", "b", "S1")
+MISSING = LockMember("s2", "d", "c", "S0")
+CONFLICTING = LockMember("s3", "d", "e", "S0", ReportedStatement("ALTER B", "fb", "S2", "p3", 950.0))
+REPORTS = {
+    "s1": SourceReport((READY, PASSED), "g0"),
+    "s2": SourceReport((MISSING,)),
+    "s3": SourceReport((CONFLICTING,)),
+    "s4": None,
+    "s5": SourceReport(),
+}
 SITUATION = Situation(REPORTS, LOCK)
 
 
@@ -51,7 +56,9 @@ def test_records_become_values_and_come_back() -> None:
         locks=(to_record(ORDERS, LOCK), to_record(Target("ended", "a/b", "c"), LOCK)),
     )
     seen = situation(ORDERS, read)
-    assert seen == Situation({"s1": REPORTS["s1"], "s4": None, "s5": Report()}, LOCK, frozenset({"s1", "s4", "s5"}))
+    assert seen == Situation(
+        {"s1": REPORTS["s1"], "s4": None, "s5": SourceReport()}, LOCK, frozenset({"s1", "s4", "s5"})
+    )
     # Without a shard-mode: where a table waits all the same, for it had one until just now.
     waits = Target("plain", "shop", "orders")
     assert targets(read) == (Target("ended", "a/b", "c"), waits, Target("t", "shop", "lines"), ORDERS)
@@ -76,9 +83,9 @@ def test_a_source_is_able_with_a_subtask_that_runs_at_a_live_worker(
     assert situation(ORDERS, read).unable == expected
 
 
-@pytest.mark.parametrize("stage", Stage)
-def test_locks_come_back_from_their_records(stage: Stage) -> None:
-    lock = replace(LOCK, stage=stage, forced=stage is Stage.RELEASED)
+@pytest.mark.parametrize("stage", LockStage)
+def test_locks_come_back_from_their_records(stage: LockStage) -> None:
+    lock = replace(LOCK, stage=stage, forced=stage is LockStage.RELEASED)
     assert to_lock(to_record(ORDERS, lock)) == lock
 
 
@@ -100,7 +107,7 @@ def test_what_is_shown_of_a_lock() -> None:
     assert message.conflict.code == errors.ddl.LOCK_CONFLICT.code
     for part in ("ALTER A", "ALTER B", "s3 `d`.`e`", "p3"):
         assert part in message.conflict.message
-    assert not lock_message(ORDERS, SITUATION, replace(LOCK, stage=Stage.RELEASED), 1060.0).HasField("conflict")
+    assert not lock_message(ORDERS, SITUATION, replace(LOCK, stage=LockStage.RELEASED), 1060.0).HasField("conflict")
 
 
 def test_what_is_waited_for() -> None:
@@ -109,9 +116,11 @@ def test_what_is_waited_for() -> None:
     assert "s2 `d`.`c` reach the statement" in said
     assert "s3 `d`.`e` no longer wait at another statement" in said
     assert "s1" not in said
-    assert waiting_for(SITUATION, replace(LOCK, stage=Stage.EXECUTING)) == (
+    assert waiting_for(SITUATION, replace(LOCK, stage=LockStage.EXECUTING)) == (
         "source s1 has run the statement at the target"
     )
-    assert waiting_for(SITUATION, replace(LOCK, stage=Stage.RELEASED)) == "shard table(s) s1 `d`.`a` have continued"
-    many = Situation({"s": Report(tuple(replace(MISSING, table=str(n)) for n in range(7))), "s1": REPORTS["s1"]}, LOCK)
+    assert waiting_for(SITUATION, replace(LOCK, stage=LockStage.RELEASED)) == "shard table(s) s1 `d`.`a` have continued"
+    many = Situation(
+        {"s": SourceReport(tuple(replace(MISSING, table=str(n)) for n in range(7))), "s1": REPORTS["s1"]}, LOCK
+    )
     assert waiting_for(many, LOCK).endswith("`d`.`4` and 2 more reach the statement")

@@ -9,10 +9,10 @@ import pytest
 from shardmerge.master.ddl_lock.resolver import (
     ChangeOwner,
     Close,
-    Execute,
+    LetOwnerExecute,
     Nothing,
     Open,
-    Release,
+    ReleaseTables,
     Step,
     TakeBack,
     Unlock,
@@ -23,27 +23,27 @@ from shardmerge.master.ddl_lock.resolver import (
 )
 from shardmerge.master.ddl_lock.situation import (
     Lock,
-    Member,
-    Parked,
-    Report,
+    LockMember,
+    LockStage,
+    ReportedStatement,
     ShardState,
     Situation,
-    Stage,
+    SourceReport,
     is_parked_at,
     shard_state,
 )
 
 LOCK = Lock("g1", "s1", "ALTER A", "fa", "S0", "S1", 100.0)
-EXECUTING = replace(LOCK, stage=Stage.EXECUTING)
-RELEASED = replace(LOCK, stage=Stage.RELEASED)
+EXECUTING = replace(LOCK, stage=LockStage.EXECUTING)
+RELEASED = replace(LOCK, stage=LockStage.RELEASED)
 OTHER = Lock("g2", "s2", "ALTER B", "fb", "S0", "S2", 200.0)
 
 
-def at(source: str, form: str = "", *, structure: str = "S0", after: str = "", since: float = 50.0) -> Member:
+def at(source: str, form: str = "", *, structure: str = "S0", after: str = "", since: float = 50.0) -> LockMember:
     """A table of ``source``: waiting before ``form``, or flowing."""
     leads_to = after or {"fa": "S1", "fb": "S2"}.get(form, "")
-    parked = Parked(f"ALTER {form[1:].upper()}", form, leads_to, since=since) if form else None
-    return Member(source, "db", f"t-{source}", structure, parked)
+    parked = ReportedStatement(f"ALTER {form[1:].upper()}", form, leads_to, since=since) if form else None
+    return LockMember(source, "db", f"t-{source}", structure, parked)
 
 
 def declined(situation: Situation, **generations: str) -> Situation:
@@ -56,17 +56,17 @@ def declined(situation: Situation, **generations: str) -> Situation:
 
 
 def seen(
-    *members: Member,
+    *members: LockMember,
     lock: Lock | None = None,
     silent: tuple[str, ...] = (),
     unable: tuple[str, ...] = (),
     **executed: str,
 ) -> Situation:
     """Reports of the sources that the members name; ``executed``: by source."""
-    reports: dict[str, Report | None] = {}
+    reports: dict[str, SourceReport | None] = {}
     for source in sorted({member.source for member in members} | set(executed)):
         own = tuple(member for member in members if member.source == source)
-        reports[source] = Report(own, executed.get(source, ""))
+        reports[source] = SourceReport(own, executed.get(source, ""))
     return Situation({**reports, **dict.fromkeys(silent)}, lock, frozenset(unable))
 
 
@@ -74,7 +74,9 @@ A1, A2 = at("s1", "fa"), at("s2", "fa", since=60.0)
 FLOWS2 = at("s2")
 BEHIND1, BEHIND2 = at("s1", structure="S1"), at("s2", structure="S1")
 B2 = at("s2", "fb", since=60.0)
-CONTRADICTS = replace(A1, parked=Parked("ALTER A", "fa", "S1", since=50.0, reason="it was dropped", contradicts=True))
+CONTRADICTS = replace(
+    A1, parked=ReportedStatement("ALTER A", "fa", "S1", since=50.0, reason="it was dropped", contradicts=True)
+)
 
 
 @pytest.mark.parametrize(
@@ -91,7 +93,7 @@ CONTRADICTS = replace(A1, parked=Parked("ALTER A", "fa", "S1", since=50.0, reaso
         (B2, ShardState.CONFLICTING),
     ],
 )
-def test_state_of_a_table(member: Member, expected: ShardState) -> None:
+def test_state_of_a_table(member: LockMember, expected: ShardState) -> None:
     assert shard_state(member, LOCK) is expected
     assert is_parked_at(member, LOCK) is (expected is ShardState.READY)
 
@@ -132,9 +134,9 @@ AGAIN2 = replace(at("s2", "fa"), parked=replace(PARKED2, after_run="g1"))
         ),
         pytest.param(seen(A1, B2, lock=LOCK), Wait(conflicts=(B2,)), id="one conflicts"),
         pytest.param(seen(CONTRADICTS, BEHIND2, lock=LOCK), Wait(contradicting=(CONTRADICTS,)), id="one contradicts"),
-        pytest.param(seen(A1, A2, lock=LOCK), Execute(EXECUTING), id="all wait"),
-        pytest.param(seen(A1, BEHIND2, lock=LOCK), Execute(EXECUTING), id="one is behind it already"),
-        pytest.param(seen(A1, lock=LOCK, s2=""), Execute(EXECUTING), id="a source without tables"),
+        pytest.param(seen(A1, A2, lock=LOCK), LetOwnerExecute(EXECUTING), id="all wait"),
+        pytest.param(seen(A1, BEHIND2, lock=LOCK), LetOwnerExecute(EXECUTING), id="one is behind it already"),
+        pytest.param(seen(A1, lock=LOCK, s2=""), LetOwnerExecute(EXECUTING), id="a source without tables"),
         pytest.param(
             seen(at("s1"), A2, lock=LOCK), ChangeOwner(replace(LOCK, owner="s2")), id="the owner's table waits no more"
         ),
@@ -149,8 +151,8 @@ AGAIN2 = replace(at("s2", "fa"), parked=replace(PARKED2, after_run="g1"))
         # given to the owner
         pytest.param(seen(A1, A2, lock=EXECUTING), Wait(), id="the owner has not run it"),
         pytest.param(seen(A1, A2, lock=EXECUTING, s1="g0"), Wait(), id="the owner has run an earlier one"),
-        pytest.param(seen(A1, A2, lock=EXECUTING, s1="g1"), Release(RELEASED), id="the owner has run it"),
-        pytest.param(seen(A1, A2, lock=EXECUTING, s2="g1"), Release(RELEASED), id="an earlier owner has run it"),
+        pytest.param(seen(A1, A2, lock=EXECUTING, s1="g1"), ReleaseTables(RELEASED), id="the owner has run it"),
+        pytest.param(seen(A1, A2, lock=EXECUTING, s2="g1"), ReleaseTables(RELEASED), id="an earlier owner has run it"),
         pytest.param(seen(A1, FLOWS2, lock=EXECUTING), Wait(), id="a table appears"),
         pytest.param(seen(A2, lock=EXECUTING, silent=("s1",)), Wait(), id="the owner copies again"),
         pytest.param(seen(A2, lock=EXECUTING, s1=""), Wait(), id="the owner's table is gone, it may be running it"),
@@ -165,19 +167,24 @@ AGAIN2 = replace(at("s2", "fa"), parked=replace(PARKED2, after_run="g1"))
         pytest.param(declined(seen(A1, A2, lock=EXECUTING), s1="g0"), Wait(), id="the owner declined an earlier one"),
         pytest.param(declined(seen(A1, A2, lock=EXECUTING), s2="g1"), Wait(), id="another source declines"),
         pytest.param(
-            declined(seen(A1, A2, lock=EXECUTING, s1="g1"), s1="g1"), Release(RELEASED), id="it has run nevertheless"
+            declined(seen(A1, A2, lock=EXECUTING, s1="g1"), s1="g1"), ReleaseTables(RELEASED),
+            id="it has run nevertheless",
         ),
         pytest.param(
             declined(seen(CONTRADICTS, A2, lock=LOCK), s1="g1"), Wait(contradicting=(CONTRADICTS,)),
             id="the owner declines still",
         ),
         pytest.param(declined(seen(A1, A2, lock=LOCK), s1="g1"), Wait(), id="the owner declines, its table may go on"),
-        pytest.param(declined(seen(A1, A2, lock=LOCK), s2="g1"), Execute(EXECUTING), id="a former owner has declined"),
+        pytest.param(
+            declined(seen(A1, A2, lock=LOCK), s2="g1"), LetOwnerExecute(EXECUTING), id="a former owner has declined"
+        ),
         # the owner cannot run a statement
         pytest.param(
             seen(A1, A2, lock=LOCK, unable=("s1",)), ChangeOwner(replace(LOCK, owner="s2")), id="paused before its run"
         ),
-        pytest.param(seen(A1, A2, lock=LOCK, unable=("s1", "s2")), Execute(EXECUTING), id="no source can run it yet"),
+        pytest.param(
+            seen(A1, A2, lock=LOCK, unable=("s1", "s2")), LetOwnerExecute(EXECUTING), id="no source can run it yet"
+        ),
         pytest.param(
             seen(A1, A2, lock=EXECUTING, unable=("s1",)),
             ChangeOwner(replace(EXECUTING, owner="s2")),
@@ -211,31 +218,31 @@ def test_owner_is_the_source_that_came_first() -> None:
 
 
 def test_operator_lets_the_owner_run_it_or_no_source() -> None:
-    assert unlock(LOCK, "s2") == Unlock(replace(LOCK, owner="s2", stage=Stage.EXECUTING, forced=True))
-    assert unlock(EXECUTING) == Unlock(replace(LOCK, stage=Stage.RELEASED, forced=True))
+    assert unlock(LOCK, "s2") == Unlock(replace(LOCK, owner="s2", stage=LockStage.EXECUTING, forced=True))
+    assert unlock(EXECUTING) == Unlock(replace(LOCK, stage=LockStage.RELEASED, forced=True))
     assert violations(seen(A1, B2, lock=LOCK), unlock(LOCK, "s1")) == ()
     assert violations(seen(A1, B2, lock=LOCK), unlock(LOCK)) == ()
     assert violations(seen(CONTRADICTS, lock=LOCK), unlock(LOCK, "s1")) == ()
     # From there on it goes its usual way, whoever is missing.
     forced = replace(EXECUTING, forced=True)
     assert resolve(seen(A1, FLOWS2, lock=forced), 0.0, "g9") == Wait()
-    assert resolve(seen(A1, FLOWS2, lock=forced, s1="g1"), 0.0, "g9") == Release(replace(RELEASED, forced=True))
+    assert resolve(seen(A1, FLOWS2, lock=forced, s1="g1"), 0.0, "g9") == ReleaseTables(replace(RELEASED, forced=True))
     assert resolve(seen(BEHIND1, FLOWS2, lock=replace(RELEASED, forced=True)), 0.0, "g9") == Close()
 
 
 @pytest.mark.parametrize(
     ("situation", "step", "says"),
     [
-        (seen(A1, FLOWS2, lock=LOCK), Execute(EXECUTING), "would execute without"),
-        (seen(A1, B2, lock=LOCK), Execute(EXECUTING), "would execute without"),
-        (seen(CONTRADICTS, lock=LOCK), Execute(EXECUTING), "would execute without"),
-        (seen(A1, lock=LOCK, silent=("s2",)), Execute(EXECUTING), "would execute without"),
-        (seen(A1, A2, lock=RELEASED), Execute(EXECUTING), "taken back"),
-        (seen(at("s1"), A2, lock=LOCK), Execute(EXECUTING), "is not parked at"),
-        (seen(A1, A2, lock=None), Execute(EXECUTING), "not the existing one"),
-        (seen(A1, A2, lock=replace(LOCK, generation="g0")), Execute(EXECUTING), "not the existing one"),
-        (seen(A1, A2, lock=EXECUTING), Release(RELEASED), "before its statement was run"),
-        (seen(A1, A2, lock=LOCK, s1="g1"), Release(RELEASED), "before its statement was run"),
+        (seen(A1, FLOWS2, lock=LOCK), LetOwnerExecute(EXECUTING), "would execute without"),
+        (seen(A1, B2, lock=LOCK), LetOwnerExecute(EXECUTING), "would execute without"),
+        (seen(CONTRADICTS, lock=LOCK), LetOwnerExecute(EXECUTING), "would execute without"),
+        (seen(A1, lock=LOCK, silent=("s2",)), LetOwnerExecute(EXECUTING), "would execute without"),
+        (seen(A1, A2, lock=RELEASED), LetOwnerExecute(EXECUTING), "taken back"),
+        (seen(at("s1"), A2, lock=LOCK), LetOwnerExecute(EXECUTING), "is not parked at"),
+        (seen(A1, A2, lock=None), LetOwnerExecute(EXECUTING), "not the existing one"),
+        (seen(A1, A2, lock=replace(LOCK, generation="g0")), LetOwnerExecute(EXECUTING), "not the existing one"),
+        (seen(A1, A2, lock=EXECUTING), ReleaseTables(RELEASED), "before its statement was run"),
+        (seen(A1, A2, lock=LOCK, s1="g1"), ReleaseTables(RELEASED), "before its statement was run"),
         (seen(A1, A2, lock=EXECUTING), Open(OTHER), "would be replaced"),
         (seen(A1, B2, lock=LOCK), Open(replace(OTHER, generation="g1")), "would be replaced"),
         (seen(A1), Open(OTHER), "does not begin as a gathering lock"),
@@ -245,7 +252,7 @@ def test_operator_lets_the_owner_run_it_or_no_source() -> None:
         (seen(BEHIND1, BEHIND2, lock=EXECUTING), Close(), "may be running"),
         (seen(A1), Close(), "no lock to close"),
         (seen(A1, A2, lock=LOCK), Unlock(EXECUTING), "without a trace"),
-        (declined(seen(A1, A2, lock=LOCK), s1="g1"), Execute(EXECUTING), "has declined"),
+        (declined(seen(A1, A2, lock=LOCK), s1="g1"), LetOwnerExecute(EXECUTING), "has declined"),
         (seen(A1, A2, lock=EXECUTING), TakeBack(LOCK), "may be running"),
         (
             declined(seen(A1, A2, lock=replace(EXECUTING, forced=True)), s1="g1"),

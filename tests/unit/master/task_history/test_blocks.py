@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from shardmerge.master.task_history.blocks import (
     DAY,
     SAMPLES,
-    Block,
+    SampleBlock,
     block_at,
     block_named,
     days_to_thin,
@@ -72,17 +72,17 @@ def test_a_lag_that_no_source_knows_is_not_zero() -> None:
 
 
 def test_days_are_thinned_a_day_after_their_end() -> None:
-    fine, whole = Block(DAY + 3_600, 3_600), Block(DAY, DAY)
+    fine, whole = SampleBlock(DAY + 3_600, 3_600), SampleBlock(DAY, DAY)
     assert days_to_thin([fine], 3 * DAY - 1.0) == {}
     assert days_to_thin([fine, whole], 3.0 * DAY) == {DAY: [fine]}
 
 
 def test_blocks_within_a_thinned_day_count_no_more() -> None:
     """The leader may be killed between the record of the day and the removal of its blocks."""
-    fine, whole, later = Block(DAY + 3_600, 3_600), Block(DAY, DAY), Block(2 * DAY, 3_600)
+    fine, whole, later = SampleBlock(DAY + 3_600, 3_600), SampleBlock(DAY, DAY), SampleBlock(2 * DAY, 3_600)
     assert valid([later, fine]) == [fine, later]
     assert valid([later, fine, whole]) == [whole, later]
 
 
 def test_a_block_has_few_samples() -> None:
-    assert {block_at(float(now), 600) for now in range(0, 3_600, 600)} == {Block(0, 600 * SAMPLES)}
+    assert {block_at(float(now), 600) for now in range(0, 3_600, 600)} == {SampleBlock(0, 600 * SAMPLES)}

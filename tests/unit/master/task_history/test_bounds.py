@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from shardmerge.master.task_history.bounds import (
     DAY_SECONDS,
-    Bound,
+    RecordLimits,
     Stored,
     fair_share,
     stored_blocks,
@@ -33,7 +33,7 @@ _RECORDS = st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from(("x", "y")
 
 @given(_RECORDS, st.integers(1, 12), st.integers(1, 30))
 def test_what_stays_is_young_within_all_bounds_and_the_newest(records: list[Stored], group: int, total: int) -> None:
-    removed = set(to_remove(records, _NOW, _DAYS, Bound(group, total)))
+    removed = set(to_remove(records, _NOW, _DAYS, RecordLimits(group, total)))
     stay = [record for record in records if record.key not in removed]
     assert all(record.at >= _NOW - _DAYS * DAY_SECONDS for record in stay)
     assert all(count <= group for count in Counter((one.task, one.group) for one in stay).values())
@@ -54,7 +54,7 @@ def test_what_stays_is_young_within_all_bounds_and_the_newest(records: list[Stor
 def test_a_task_below_its_share_loses_nothing_to_others(records: list[Stored], total: int) -> None:
     young = [record for record in records if record.at >= _NOW - _DAYS * DAY_SECONDS]
     counts = Counter(record.task for record in young)
-    removed = set(to_remove(young, _NOW, _DAYS, Bound(1_000, total)))
+    removed = set(to_remove(young, _NOW, _DAYS, RecordLimits(1_000, total)))
     for task, count in counts.items():
         if count <= total // len(counts):
             assert not any(record.key in removed for record in young if record.task == task)

@@ -8,22 +8,22 @@ from shardmerge.master.ddl_lock.records import Target
 from shardmerge.master.ddl_lock.resolver import (
     ChangeOwner,
     Close,
-    Execute,
+    LetOwnerExecute,
     Nothing,
     Open,
-    Release,
+    ReleaseTables,
     TakeBack,
     Unlock,
     Wait,
 )
 from shardmerge.master.ddl_lock.situation import Lock
 from shardmerge.master.placement import Bind, Unbind
-from shardmerge.master.state import Entry, State
-from shardmerge.master.task_history.steps import WorkerWatch, conflict_event, lock_event, placement_events
+from shardmerge.master.state import State, VersionedRecord
+from shardmerge.master.task_history.steps import WorkerChanges, conflict_event, lock_event, placement_events
 from shardmerge.proto import config_pb2 as config
 from shardmerge.proto import errors
 from shardmerge.proto import state_pb2 as pb
-from shardmerge.proto.task_history.event import Kind
+from shardmerge.proto.task_history.event import HistoryEntryKind
 from tests.unit.master.records import state
 
 
@@ -32,7 +32,8 @@ def _state(bindings: dict[str, str], **workers: str) -> State:
     subtasks = tuple(config.SubTaskConfig(task=task, source_id="s1") for task in ("a", "b"))
     made = state(workers=tuple(workers), bindings=bindings, subtasks=subtasks)
     incarnated = {
-        name: Entry(pb.WorkerRecord(name=name, incarnation=incarnation), 1) for name, incarnation in workers.items()
+        name: VersionedRecord(pb.WorkerRecord(name=name, incarnation=incarnation), 1)
+        for name, incarnation in workers.items()
     }
     return State(
         made.revision, made.leader, made.masters, incarnated, made.sources, made.bounds, made.tasks, made.subtasks,
@@ -55,7 +56,7 @@ def test_a_step_is_an_event_of_each_task_on_the_source() -> None:
 
 
 def test_a_worker_goes_comes_back_and_starts_again() -> None:
-    watch = WorkerWatch()
+    watch = WorkerChanges()
     seen = [
         watch.observe(one, 1.0)
         for one in (
@@ -83,7 +84,7 @@ def test_a_worker_goes_comes_back_and_starts_again() -> None:
 
 
 def test_a_new_leader_reports_nothing_of_what_it_finds() -> None:
-    watch = WorkerWatch()
+    watch = WorkerChanges()
     watch.observe(_state({"s1": "w1"}, w1="i1"), 1.0)
     watch.forget()
     assert watch.observe(_state({"s1": "w1"}), 2.0) == []
@@ -96,10 +97,10 @@ _LOCK = Lock("g", "s1", "ALTER TABLE x ADD c INT", "f", "b", "a", 1.0)
 def test_the_life_of_a_lock() -> None:
     steps = (
         Open(_LOCK),
-        Execute(_LOCK),
+        LetOwnerExecute(_LOCK),
         ChangeOwner(replace(_LOCK, owner="s2")),
         TakeBack(_LOCK),
-        Release(_LOCK),
+        ReleaseTables(_LOCK),
         Unlock(replace(_LOCK, forced=True)),
         Close(),
     )
@@ -114,7 +115,7 @@ def test_the_life_of_a_lock() -> None:
         "lock closed",
     ]
     assert {(event.task, event.kind, event.statement, event.target, event.sources) for event in events if event} == {
-        ("merge", Kind.DDL, _LOCK.statement, "`shop`.`orders`", ())
+        ("merge", HistoryEntryKind.DDL, _LOCK.statement, "`shop`.`orders`", ())
     }
     assert events[5] is not None
     assert events[5].text.endswith("as an operator has decided")

@@ -8,11 +8,11 @@ import pytest
 
 from shardmerge.master.workers.client import Workers
 from shardmerge.master.workers.wait import (
-    Failed,
     Goal,
     Judgement,
     NotYet,
     Reached,
+    SubtaskFailure,
     Waiter,
     judge_released,
     judge_source,
@@ -60,7 +60,7 @@ def test_stage_decides_once_the_decision_was_read(goal: Goal, stage: Stage | Non
 
 def test_subtask_that_came_up_with_an_error_has_failed() -> None:
     status = _status(common_pb2.STAGE_PAUSED, failed=True)
-    assert judge_subtask(Goal.RUNNING, "t", 10, status) == Failed(ERROR)
+    assert judge_subtask(Goal.RUNNING, "t", 10, status) == SubtaskFailure(ERROR)
     assert judge_subtask(Goal.PAUSED, "t", 10, status) == Reached()
 
 
@@ -71,7 +71,7 @@ def test_source_is_taken_up_when_the_worker_names_it_and_its_relay_runs() -> Non
     assert isinstance(judge_source("s", 11, status), NotYet)
     status.relay.stage = common_pb2.STAGE_PAUSED
     status.relay.result.CopyFrom(ERROR)
-    assert judge_source("s", 10, status) == Failed(ERROR)
+    assert judge_source("s", 10, status) == SubtaskFailure(ERROR)
     assert isinstance(judge_released("s", 10, status), NotYet)
     assert judge_released("other", 10, status) == Reached()
 

@@ -10,13 +10,13 @@ import pytest
 
 from shardmerge.ctl.main import run
 from shardmerge.proto import errors
-from shardmerge.proto.config.check import MODELS, Kind, check_text
+from shardmerge.proto.config.check import MODELS, FileKind, check_text
 from shardmerge.proto.config.docs.samples import sample_of
 from tests.unit.proto.config.samples import SOURCE, TASK
 
 
-@pytest.mark.parametrize("kind", list(Kind))
-def test_kinds_are_distinguished_by_keys(kind: Kind) -> None:
+@pytest.mark.parametrize("kind", list(FileKind))
+def test_kinds_are_distinguished_by_keys(kind: FileKind) -> None:
     text = sample_of(MODELS[kind])
     checked = check_text(text, "f")
     assert (checked.kind, checked.findings) == (kind, ())
@@ -24,15 +24,16 @@ def test_kinds_are_distinguished_by_keys(kind: Kind) -> None:
 
 @pytest.mark.parametrize(
     ("text", "kind"),
-    [("task-mod: all\nnam: x\n", Kind.TASK), ("sourceid: x\n", Kind.SOURCE), ("name: x\n", None), ("", None),
-     ('worker-addr = ":8262"\njoin = "a:1"\n', Kind.WORKER), ('name = "m"\nmaster-addr = ":8261"\n', Kind.MASTER)],
+    [("task-mod: all\nnam: x\n", FileKind.TASK), ("sourceid: x\n", FileKind.SOURCE), ("name: x\n", None), ("", None),
+     ('worker-addr = ":8262"\njoin = "a:1"\n', FileKind.WORKER),
+     ('name = "m"\nmaster-addr = ":8261"\n', FileKind.MASTER)],
 )  # fmt: skip
-def test_kinds_of_broken_files(text: str, kind: Kind | None) -> None:
+def test_kinds_of_broken_files(text: str, kind: FileKind | None) -> None:
     checked = check_text(text, "f")
     assert checked.kind is kind
     if kind is None:
         assert "give --kind" in str(checked.findings[0])
-        assert check_text(text, "f", Kind.TASK).findings[0].key
+        assert check_text(text, "f", FileKind.TASK).findings[0].key
 
 
 def test_all_findings_at_once_also_those_after_a_misspelt_key() -> None:
@@ -70,7 +71,7 @@ def test_all_findings_at_once_also_those_after_a_misspelt_key() -> None:
 )  # fmt: skip
 def test_errors_of_a_combination_are_reported_with_those_of_one_value(old: str, new: str, keys: list[str]) -> None:
     text = TASK.replace(old, new, 1)
-    found = check_text(text, "t.yaml", Kind.TASK).findings
+    found = check_text(text, "t.yaml", FileKind.TASK).findings
     assert sorted(one.key or one.spec.name for one in found) == sorted(keys), [str(one) for one in found]
 
 
@@ -176,7 +177,7 @@ def test_a_huge_file_is_refused_unread(tmp_path: Path, capsys: pytest.CaptureFix
         file.truncate(50 * 2**30)
     assert run(["check-config", str(path)]) == 1
     assert "more than any file of dmctl may have" in capsys.readouterr().out
-    [found] = check_text("a: b\n" * 300_000, "f", Kind.TASK).findings
+    [found] = check_text("a: b\n" * 300_000, "f", FileKind.TASK).findings
     assert found.spec is errors.config.TOO_LARGE
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from shardmerge.proto import config_pb2 as pb
-from shardmerge.proto.config.check import Kind, check_text
+from shardmerge.proto.config.check import FileKind, check_text
 from shardmerge.proto.config.daemon.daemon_file import read_daemon
 from shardmerge.proto.config.daemon.model import MasterFile, WorkerFile
 from shardmerge.proto.config.daemon.tls import tls_of
@@ -196,7 +196,7 @@ def test_files_of_the_daemons(kind: type[MasterFile] | type[WorkerFile]) -> None
 
 def test_places_in_toml() -> None:
     text = 'name = "a"\n[experimental]\nopenapi = 5\n\n[nope]\nx = 1\n'
-    found = [str(each) for each in check_text(text, "m.toml", Kind.MASTER).findings]
+    found = [str(each) for each in check_text(text, "m.toml", FileKind.MASTER).findings]
     assert found == ["m.toml:3:11: experimental.openapi: must be true or false", "m.toml:5:1: nope: unknown key"]
-    [broken] = check_text("name = \n", "m.toml", Kind.MASTER).findings
+    [broken] = check_text("name = \n", "m.toml", FileKind.MASTER).findings
     assert str(broken) == "m.toml:1:8: not TOML: Invalid value"

@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from shardmerge.proto import errors
-from shardmerge.proto.config.check import Checked, Kind, check_text
+from shardmerge.proto.config.check import Checked, FileKind, check_text
 from tests.unit.proto.config.samples import SOURCE, TASK
 
 BLOCKS = {
@@ -164,18 +164,18 @@ def checked(block: str, entry: str) -> Checked:
     """A whole file that says ``entry`` in a block."""
     said = BLOCKS[block].format(entry)
     if block in ("master", "worker"):
-        return check_text(said, "f.yaml", Kind(block))
+        return check_text(said, "f.yaml", FileKind(block))
     if block in ("source", "from", "purge", "checker"):
         key = said.partition(":")[0]
         base = SOURCE if key != "from" else "source-id: a\n"
         lines = [line for line in base.splitlines() if not line.startswith(f"{key}:")]
         if key == "purge":
             lines.remove("  expires: 24")
-        return check_text("\n".join(lines) + "\n" + said, "f.yaml", Kind.SOURCE)
+        return check_text("\n".join(lines) + "\n" + said, "f.yaml", FileKind.SOURCE)
     text = TASK
     if block in ("instance", "mydumper", "loader", "syncer"):
         text = text.replace("  - source-id: mysql-02\n", f"  - source-id: mysql-02\n{said}")
-        return check_text(text, "f.yaml", Kind.TASK)
+        return check_text(text, "f.yaml", FileKind.TASK)
     if block == "validator":
         text = text.replace("  - source-id: mysql-02\n", "  - source-id: mysql-02\n    validator-config-name: global\n")
     if block in ("target", "security"):
@@ -188,7 +188,7 @@ def checked(block: str, entry: str) -> Checked:
         text = (
             "".join(f"{each}\n" for each in text.splitlines() if not each.startswith(f"{key}:")) + line.strip() + "\n"
         )
-    return check_text(text, "f.yaml", Kind.TASK)
+    return check_text(text, "f.yaml", FileKind.TASK)
 
 
 def key_of(entry: str) -> str:

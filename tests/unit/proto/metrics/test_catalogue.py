@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from shardmerge.proto.metrics.catalogue import CATALOGUE, DM, DM_LIBRARIES, OWN
-from shardmerge.proto.metrics.family import Kind
+from shardmerge.proto.metrics.family import MetricKind
 from shardmerge.proto.metrics.reference import PAGE, page
 
 _DOCS = Path(__file__).resolve().parents[4] / "docs" / "reference"
@@ -32,7 +32,7 @@ def test_all_metrics_of_dm_are_there_with_data_or_with_a_reason() -> None:
 def test_our_names_have_units_and_our_counters_end_with_total() -> None:
     for family in OWN:
         assert _NAME.fullmatch(family.name), family.name
-        assert (family.kind is Kind.COUNTER) == family.name.endswith("_total"), family.name
+        assert (family.kind is MetricKind.COUNTER) == family.name.endswith("_total"), family.name
         stem = family.name.removesuffix("_total")
         assert not family.unit or stem.endswith(f"_{family.unit}") or f"_{family.unit}_" in f"{stem}_", family.name
         assert not family.absent
@@ -43,4 +43,4 @@ def test_every_help_is_a_sentence() -> None:
         for text in (family.help, family.absent):
             assert not text or (not text[0].islower() and text.endswith(".")), (family.name, text)
         assert family.help
-        assert (family.kind is Kind.HISTOGRAM and not family.absent) == bool(family.buckets), family.name
+        assert (family.kind is MetricKind.HISTOGRAM and not family.absent) == bool(family.buckets), family.name

@@ -7,7 +7,7 @@ import subprocess
 from shardmerge.proto.metrics.catalogue import CATALOGUE
 from shardmerge.proto.metrics.distribution import Distribution
 from shardmerge.proto.metrics.exposition import exposition
-from shardmerge.proto.metrics.family import Family, Kind, Origin, Sample
+from shardmerge.proto.metrics.family import Family, MetricKind, Origin, Sample
 
 _TYPE_IN_NAME = "metric name should not include type"
 _CAMEL_CASE = "label names should be written in 'snake_case'"
@@ -23,7 +23,7 @@ _OF_DM = {
 
 
 def _sample(family: Family) -> Sample:
-    value = Distribution.empty(family.buckets) if family.kind is Kind.HISTOGRAM else 1
+    value = Distribution.empty(family.buckets) if family.kind is MetricKind.HISTOGRAM else 1
     return family.sample(value, **dict.fromkeys(family.labels, "x"))
 
 

@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from shardmerge.proto.log_rate_limit import RateLimit
-from shardmerge.proto.rpc.admission import Admission, CallFigures, Full, Readings, RunningCalls
+from shardmerge.proto.rpc.admission import Admission, Full, MethodCalls, Readings, RunningCalls
 from shardmerge.proto.rpc.limits import MethodLimit
 from tests.support.wait import until
 
@@ -200,5 +200,5 @@ def test_the_running_calls_have_an_age() -> None:
         now = 107.0
         with one.place(), other.place():
             now = 108.0
-            assert calls.figures() == (CallFigures("/a.B/A", 1, 1.0), CallFigures("/a.B/C", 2, 8.0))
+            assert calls.figures() == (MethodCalls("/a.B/A", 1, 1.0), MethodCalls("/a.B/C", 2, 8.0))
     assert calls.figures() == ()

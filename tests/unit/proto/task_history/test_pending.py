@@ -7,7 +7,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shardmerge.proto.task_history.event import Entry, Event, Kind
+from shardmerge.proto.task_history.event import Event, HistoryEntry, HistoryEntryKind
 from shardmerge.proto.task_history.pending import (
     BURST,
     GAP_SECONDS,
@@ -20,11 +20,13 @@ from shardmerge.proto.task_history.pending import (
 _DAY = 86_400
 
 
-def _event(at: float, same: str = "e", *, task: str = "t", kind: Kind = Kind.ERROR, source: str = "s1") -> Event:
+def _event(
+    at: float, same: str = "e", *, task: str = "t", kind: HistoryEntryKind = HistoryEntryKind.ERROR, source: str = "s1"
+) -> Event:
     return Event(task, kind, at, f"text at {at}", (source,), same=same)
 
 
-def _take(pending: PendingEntries, now: float) -> list[Entry]:
+def _take(pending: PendingEntries, now: float) -> list[HistoryEntry]:
     return pending.take_due(now, 1_000_000)
 
 
@@ -93,8 +95,11 @@ def test_a_kind_has_its_own_limit_and_what_is_left_out_is_counted() -> None:
     pending = PendingEntries("w")
     for number in range(BURST + 7):
         pending.add(_event(float(number), f"{number}"), 0.0)
-    pending.add(_event(1.0, kind=Kind.COMMAND), 0.0)
-    assert Counter(entry.event.kind for entry in _take(pending, 0.0)) == {Kind.ERROR: BURST, Kind.COMMAND: 1}
+    pending.add(_event(1.0, kind=HistoryEntryKind.COMMAND), 0.0)
+    assert Counter(entry.event.kind for entry in _take(pending, 0.0)) == {
+        HistoryEntryKind.ERROR: BURST,
+        HistoryEntryKind.COMMAND: 1,
+    }
     pending.add(_event(2.0, "later"), REFILL_SECONDS)
     [entry] = _take(pending, REFILL_SECONDS)
     assert entry.left_out == 7
@@ -123,7 +128,7 @@ _EVENTS = st.lists(
     st.tuples(
         st.sampled_from(("", "a", "b")),
         st.sampled_from(("s1", "s2")),
-        st.sampled_from((Kind.ERROR, Kind.STAGE)),
+        st.sampled_from((HistoryEntryKind.ERROR, HistoryEntryKind.STAGE)),
         st.floats(0, 4_000),
         st.sampled_from(("write", "fail", "separate", "nothing")),
     ),
@@ -132,8 +137,8 @@ _EVENTS = st.lists(
 
 
 @given(_EVENTS)
-def test_every_event_is_counted_exactly_once(events: list[tuple[str, str, Kind, float, str]]) -> None:
-    pending, stored, now = PendingEntries("w"), dict[str, Entry](), 0.0
+def test_every_event_is_counted_exactly_once(events: list[tuple[str, str, HistoryEntryKind, float, str]]) -> None:
+    pending, stored, now = PendingEntries("w"), dict[str, HistoryEntry](), 0.0
     for same, source, kind, pause, then in events:
         now += pause
         pending.add(_event(now, same, source=source, kind=kind), now)
@@ -147,13 +152,13 @@ def test_every_event_is_counted_exactly_once(events: list[tuple[str, str, Kind, 
             case _:
                 pass
     now += REFILL_SECONDS
-    for kind in (Kind.ERROR, Kind.STAGE):
+    for kind in (HistoryEntryKind.ERROR, HistoryEntryKind.STAGE):
         pending.add(_event(now, "", kind=kind), now)  # takes over the count of what was left out
     pending.hurry()
     stored |= {entry.name: entry for entry in _take(pending, now)}
     assert sum(entry.count + entry.left_out for entry in stored.values()) == len(events) + 2
     assert all(entry.first <= entry.event.at for entry in stored.values())
     assert sorted(stored) == sorted(stored, key=lambda name: (stored[name].first, name))
-    for kind in (Kind.ERROR, Kind.STAGE):
+    for kind in (HistoryEntryKind.ERROR, HistoryEntryKind.STAGE):
         written = sum(entry.event.kind is kind for entry in stored.values())
         assert written <= BURST + now / REFILL_SECONDS + 1

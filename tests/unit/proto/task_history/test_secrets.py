@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from shardmerge.proto import state_pb2 as pb
 from shardmerge.proto.config.document.redacted import scrubbed
 from shardmerge.proto.task_history import secrets
-from shardmerge.proto.task_history.event import Entry, Event, Kind
+from shardmerge.proto.task_history.event import Event, HistoryEntry, HistoryEntryKind
 from shardmerge.proto.task_history.record import decode, encode
 from shardmerge.proto.task_history.secrets import without_secrets
 
@@ -94,9 +94,14 @@ def test_what_is_no_secret_stays(text: str) -> None:
 
 def test_an_entry_is_stored_without_secrets_and_halves_of_characters() -> None:
     event = Event(
-        "t", Kind.DDL, 1.0, "x \ud800", message="IDENTIFIED BY 'hunter2'", statement="SET PASSWORD = 'hunter2' \udcff"
+        "t",
+        HistoryEntryKind.DDL,
+        1.0,
+        "x \ud800",
+        message="IDENTIFIED BY 'hunter2'",
+        statement="SET PASSWORD = 'hunter2' \udcff",
     )
-    value = encode(Entry("n", event, 1.0), "worker w", "i")
+    value = encode(HistoryEntry("n", event, 1.0), "worker w", "i")
     assert b"hunter2" not in value
     assert decode(pb.HistoryRecord, value) is not None
 
@@ -106,7 +111,9 @@ def test_a_secret_at_the_place_of_a_cut_stays_masked() -> None:
     for secret in ("IDENTIFIED BY '{}'", "password={}", "mysql://user:{}@host/db", "MASTER_PASSWORD = '{}'"):
         for length in (*range(640, 720, 3), *range(1_640, 1_720, 3)):
             statement = " " * length + secret.format("hunter2" * 20) + " " * 2_000
-            value = encode(Entry("n", Event("t", Kind.DDL, 1.0, "x", statement=statement), 1.0), "worker w", "i")
+            value = encode(
+                HistoryEntry("n", Event("t", HistoryEntryKind.DDL, 1.0, "x", statement=statement), 1.0), "worker w", "i"
+            )
             assert b"hun" not in value, (secret, length)
 
 
@@ -131,9 +138,9 @@ def test_no_text_takes_long(part: str) -> None:
 
 def test_an_entry_of_a_hostile_statement_is_encoded_at_once() -> None:
     text = "password$" * 50_000
-    event = Event("t", Kind.DDL, 1.0, text, message=text, statement=text)
+    event = Event("t", HistoryEntryKind.DDL, 1.0, text, message=text, statement=text)
     began = time.thread_time()
-    encode(Entry("n", event, 1.0), "worker w", "i")
+    encode(HistoryEntry("n", event, 1.0), "worker w", "i")
     assert time.thread_time() - began < 0.2
 
 

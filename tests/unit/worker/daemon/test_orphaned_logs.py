@@ -8,7 +8,7 @@ import pytest
 from google.protobuf.message import Message
 
 from shardmerge.proto import errors, etcd_keys, state_pb2
-from shardmerge.proto.etcd import Record, Snapshot
+from shardmerge.proto.etcd import Record, RecordSnapshot
 from shardmerge.worker.daemon.orphaned_logs import OrphanedLogs
 
 
@@ -43,7 +43,7 @@ class Rig:
             (etcd_keys.worker(name), state_pb2.WorkerRecord(name=name, address=f"{name}:1"), 1) for name in self.live
         ]
         records = [Record(key, etcd_keys.encode(message), revision, 1, 0) for key, message, revision in found]
-        self.logs.update(Snapshot(tuple(records), 9))
+        self.logs.update(RecordSnapshot(tuple(records), 9))
 
     @property
     def kept(self) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from shardmerge.proto import common_pb2, errors, relay_pb2
-from shardmerge.proto.task_history.event import Event, Kind
+from shardmerge.proto.task_history.event import Event, HistoryEntryKind
 from shardmerge.worker.daemon.task_history import LaneRetries, SubTaskHistory
 from shardmerge.worker.unit.run_reports import DdlOutcome
 
@@ -28,7 +28,7 @@ def test_statements_of_one_form_repeat_each_other() -> None:
     history.ddl(DdlOutcome("ALTER o_3", "ALTER ?", "(b.1, 3)", ("`d`.`o`",), "skipped by an operator"), 7)
     one, two, three = events.taken
     assert (one.kind, one.text, one.statement, one.target, one.position, one.epoch, one.sources) == (
-        Kind.DDL, "applied", "ALTER o_1", "`d`.`o`", "(b.1, 1)", 7, ("s",),
+        HistoryEntryKind.DDL, "applied", "ALTER o_1", "`d`.`o`", "(b.1, 1)", 7, ("s",),
     )  # fmt: skip
     assert one.same == two.same != three.same
 
@@ -43,12 +43,17 @@ def test_the_copy_of_tables_in_parallel_with_the_unit() -> None:
     history.tables("tables have joined", ["d.t0"], None, 7)
     failed, again, joined = events.taken
     assert (failed.kind, failed.text, failed.code) == (
-        Kind.ERROR,
+        HistoryEntryKind.ERROR,
         "tables cannot join: d.t0, d.t1, d.t2 and 7 more",
         lost.code,
     )
     assert failed.same == again.same != ""
-    assert (joined.kind, joined.text, joined.code, joined.same) == (Kind.STAGE, "tables have joined: d.t0", 0, "")
+    assert (joined.kind, joined.text, joined.code, joined.same) == (
+        HistoryEntryKind.STAGE,
+        "tables have joined: d.t0",
+        0,
+        "",
+    )
 
 
 _ERROR = common_pb2.ErrorDetail(code=40201, name="target-lost", message="gone")

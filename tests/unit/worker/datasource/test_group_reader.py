@@ -10,7 +10,7 @@ from shardmerge.proto import errors
 from shardmerge.proto.errors import ShardmergeError
 from shardmerge.worker.binlog.events import EventType
 from shardmerge.worker.datasource import group_reader
-from shardmerge.worker.datasource.group_reader import Block, GroupReader
+from shardmerge.worker.datasource.group_reader import EventBlock, GroupReader
 from shardmerge.worker.relay.fetch.dump_connection import Dump
 from tests.support.binlog import split
 from tests.support.made_source import MadeSource
@@ -18,10 +18,10 @@ from tests.unit.worker.binlog.test_transaction_payload import body, transaction
 from tests.unit.worker.datasource.test_large_payloads import NOWHERE, START, MadeDump
 
 
-def _blocks(monkeypatch: pytest.MonkeyPatch, source: MadeSource) -> list[Block]:
+def _blocks(monkeypatch: pytest.MonkeyPatch, source: MadeSource) -> list[EventBlock]:
     monkeypatch.setattr(Dump, "connect", partial(MadeDump, source))
     reader = GroupReader("s1", NOWHERE, START, 0)
-    return [item for item in reader.items(end=source.position) if isinstance(item, Block)]
+    return [item for item in reader.items(end=source.position) if isinstance(item, EventBlock)]
 
 
 @pytest.mark.parametrize("mariadb", [True, False])

@@ -64,7 +64,7 @@ def test_a_stream_has_its_events_in_several_blocks(monkeypatch: pytest.MonkeyPat
     source = _made()
     _connected(monkeypatch, source)
     reader = group_reader.GroupReader("s1", NOWHERE, START, 0)
-    blocks = [item for item in reader.items(end=source.position) if isinstance(item, group_reader.Block)]
+    blocks = [item for item in reader.items(end=source.position) if isinstance(item, group_reader.EventBlock)]
     of_group = [block for block in blocks if len(block.events) > 1000]
     assert len(of_group) > 4
     assert max(len(block.events) for block in blocks) < 2 * MOST

@@ -8,8 +8,8 @@ import pytest
 
 from shardmerge.worker.core.position import SourcePosition
 from shardmerge.worker.replicate.lag import (
-    Applied,
     AppliedThrough,
+    AppliedTransaction,
     CatchUp,
     SourceProgress,
     age_ms,
@@ -23,15 +23,17 @@ def at(pos: int, file: int = 1) -> SourcePosition:
 
 
 def test_a_target_with_a_slow_clock_gives_no_negative_lag() -> None:
-    assert Applied(100.0, 99.0).lag_ms == 0
-    assert Applied(100.0, 100.25).lag_ms == pytest.approx(250)
+    assert AppliedTransaction(100.0, 99.0).lag_ms == 0
+    assert AppliedTransaction(100.0, 100.25).lag_ms == pytest.approx(250)
 
 
 def test_the_worst_of_the_lanes_that_have_just_applied_something() -> None:
-    long_ago = Applied(0.5, 60.5)
-    assert worst_lag_ms([Applied(999.0, 1000.0), Applied(999.5, 1000.0), long_ago]) == pytest.approx(1000)
+    long_ago = AppliedTransaction(0.5, 60.5)
+    assert worst_lag_ms(
+        [AppliedTransaction(999.0, 1000.0), AppliedTransaction(999.5, 1000.0), long_ago]
+    ) == pytest.approx(1000)
     assert worst_lag_ms([long_ago]) == pytest.approx(60_000)
-    assert worst_lag_ms([Applied(0.0, 0.0)]) == 0
+    assert worst_lag_ms([AppliedTransaction(0.0, 0.0)]) == 0
 
 
 def test_the_age_of_a_transaction_known_by_its_second_only() -> None:

@@ -7,7 +7,7 @@ import pytest
 from shardmerge.proto import errors
 from shardmerge.proto.errors import ShardmergeError
 from shardmerge.worker.core.task_runner import TaskDone, TaskFailed, TaskOutcome, TaskStopped
-from shardmerge.worker.replicate.lane_coordinator import Event, LaneGone, Refused
+from shardmerge.worker.replicate.lane_coordinator import BarrierFailure, Event, LaneGone
 from shardmerge.worker.replicate.lane_job import job_outcome
 from shardmerge.worker.unit.contract import Failed, Finished, Outcome, Stopped
 
@@ -30,9 +30,9 @@ def failed(*found: ShardmergeError) -> list[TaskOutcome]:
         (failed(LOST), None, True, Stopped()),
         (failed(LOST), None, False, Failed(LOST)),
         (failed(BUSY, FENCED), None, False, Failed(FENCED)),
-        (failed(), Refused(BUSY), False, Failed(BUSY)),
-        (failed(FENCED), Refused(BUSY), False, Failed(BUSY)),
-        (failed(), Refused(BUSY), True, Stopped()),
+        (failed(), BarrierFailure(BUSY), False, Failed(BUSY)),
+        (failed(FENCED), BarrierFailure(BUSY), False, Failed(BUSY)),
+        (failed(), BarrierFailure(BUSY), True, Stopped()),
         (failed(LOST, BUSY), LaneGone(GONE), False, Failed(BUSY)),
         (failed(LOST), LaneGone(GONE), False, Failed(GONE)),
         (failed(BUSY), LaneGone(GONE), True, Failed(BUSY)),

@@ -14,7 +14,7 @@ from shardmerge.worker.core.batch import Batch
 from shardmerge.worker.core.lane_hash import Bucket
 from shardmerge.worker.core.position import RelayOffset, SourcePosition
 from shardmerge.worker.core.table_plan import TablePlan
-from shardmerge.worker.relay.model import BlockData, Place
+from shardmerge.worker.relay.model import BlockData, GroupStart
 from shardmerge.worker.replicate import lane_shares
 from shardmerge.worker.replicate.lane.lane_change import LaneChange, LanePlans, LaterPlan
 from shardmerge.worker.replicate.lane_shares import LaneShares
@@ -120,7 +120,7 @@ def test_a_lane_with_larger_blocks_takes_the_shares_of_smaller_ones() -> None:
     [
         replace(_block(100), ends_group=False),
         replace(_block(100), group_start=RelayOffset(1, 50), first_event=4),
-        replace(_block(100), places=(Place(0, 100),)),
+        replace(_block(100), places=(GroupStart(0, 100),)),
         replace(_block(100), end=RelayOffset(1, 101)),
     ],
 )

@@ -13,7 +13,7 @@ from shardmerge.worker.core.position import RelayOffset, SourcePosition
 from shardmerge.worker.core.stop_signal import StopSignal
 from shardmerge.worker.relay.model import Head, Statement
 from shardmerge.worker.replicate.lane.reporter import LanePhase
-from shardmerge.worker.replicate.lane_coordinator import LaneCoordinator, LaneView, Refused
+from shardmerge.worker.replicate.lane_coordinator import BarrierFailure, LaneCoordinator, LaneState
 from shardmerge.worker.replicate.status import StatusInputs, lanes_activity, sync_status, waiting_for, without_progress
 
 END = SourcePosition("bin.000001", 1000)
@@ -56,9 +56,9 @@ def report(
     )
 
 
-def view(made: relay_pb2.LaneReport | None, *, silent: float = 0.0, barrier: Statement | None = None) -> LaneView:
+def view(made: relay_pb2.LaneReport | None, *, silent: float = 0.0, barrier: Statement | None = None) -> LaneState:
     lane = made.who.index if made is not None else 0
-    return LaneView(lane, made, silent, 5.0, barrier)
+    return LaneState(lane, made, silent, 5.0, barrier)
 
 
 def test_in_sync() -> None:
@@ -251,7 +251,7 @@ def test_a_barrier_that_is_refused_ends_the_streams() -> None:
     board = LaneCoordinator("t", "s", 1, 1, StopSignal())
     board.barrier(DDL)
     board.refuse(DEADLOCK)
-    assert board.event == Refused(DEADLOCK)
+    assert board.event == BarrierFailure(DEADLOCK)
     assert board.stop.is_set
 
 

@@ -11,12 +11,12 @@ from shardmerge.proto.errors import ShardmergeError
 from shardmerge.worker.core.table import Table
 from shardmerge.worker.rules import Rules
 from shardmerge.worker.rules.ddl_events import DdlEvents
-from shardmerge.worker.rules.event_filter import EventFilter, RowEvents, Verdict
+from shardmerge.worker.rules.event_filter import EventFilterRules, FilterDecision, RowEvents
 from tests.support.plans import integer, text
 
 DO, IGNORE, ERROR = pb.FILTER_ACTION_DO, pb.FILTER_ACTION_IGNORE, pb.FILTER_ACTION_ERROR
 INSERT, UPDATE, DELETE = 2, 4, 8
-PASS, OVER, STOP = Verdict.PASS, Verdict.SKIP, Verdict.STOP
+PASS, OVER, STOP = FilterDecision.PASS, FilterDecision.SKIP, FilterDecision.STOP
 
 
 def rule(
@@ -32,8 +32,8 @@ def rule(
     )
 
 
-def filters(*rules: pb.EventFilter, source: tuple[pb.EventFilter, ...] = ()) -> EventFilter:
-    return EventFilter.from_config(pb.SubTaskConfig(event_filters=rules, source_filters=source))
+def filters(*rules: pb.EventFilter, source: tuple[pb.EventFilter, ...] = ()) -> EventFilterRules:
+    return EventFilterRules.from_config(pb.SubTaskConfig(event_filters=rules, source_filters=source))
 
 
 @pytest.mark.parametrize(
@@ -129,7 +129,7 @@ BOTH = DdlEvents(
         (rule(DO, sql=("add",)), ADD, "alter table t add c int", OVER),
     ],
 )
-def test_statements(given: pb.EventFilter, events: DdlEvents, text: str, verdict: Verdict) -> None:
+def test_statements(given: pb.EventFilter, events: DdlEvents, text: str, verdict: FilterDecision) -> None:
     assert filters(given).ddl("s", "t", events, text) is verdict
 
 

@@ -12,7 +12,7 @@ from shardmerge.proto import config_pb2 as pb
 from shardmerge.proto import errors
 from shardmerge.proto.errors import ShardmergeError
 from shardmerge.worker.core.table_plan import PartitionId
-from shardmerge.worker.rules import Applied, Rules, explain
+from shardmerge.worker.rules import EffectiveRule, Rules, explain
 from tests.unit.worker.rules.test_rules import PATTERNS, ROUTES, mapping, rules, table
 
 TABLE = st.builds(pb.TableName, schema=PATTERNS, table=PATTERNS)
@@ -26,7 +26,7 @@ LISTS = st.builds(
 )
 
 
-def said(some: Rules, schema: str, name: str, kind: str) -> Applied:
+def said(some: Rules, schema: str, name: str, kind: str) -> EffectiveRule:
     [found] = [rule for rule in explain(some, schema, name).rules if rule.kind == kind]
     return found
 
@@ -61,9 +61,11 @@ def test_an_explanation_is_what_happens(
 
 def test_who_won_over_whom() -> None:
     some = rules([("s_*", "", "all", ""), ("s_*", "t_*", "s", "t"), ("s_*", "t_1*", "s", "ones")])
-    assert said(some, "s_1", "t_12", "route-rules") == Applied("route-rules", "r2", "matches s_*.t_1*", ("r0", "r1"))
-    assert said(some, "s_1", "x", "route-rules") == Applied("route-rules", "r0", "matches s_*", ())
-    assert said(some, "other", "x", "route-rules") == Applied("route-rules", "", "no route: it keeps its name")
+    assert said(some, "s_1", "t_12", "route-rules") == EffectiveRule(
+        "route-rules", "r2", "matches s_*.t_1*", ("r0", "r1")
+    )
+    assert said(some, "s_1", "x", "route-rules") == EffectiveRule("route-rules", "r0", "matches s_*", ())
+    assert said(some, "other", "x", "route-rules") == EffectiveRule("route-rules", "", "no route: it keeps its name")
 
 
 @pytest.mark.parametrize(
@@ -85,7 +87,7 @@ def test_which_entry_decides(
     some = rules(block=pb.BlockAllowList(name="users", **block))  # pyright: ignore[reportArgumentType]
     found = explain(some, schema, name)
     assert found.takes_part is takes_part
-    assert said(some, schema, name, "block-allow-list") == Applied("block-allow-list", "users", why)
+    assert said(some, schema, name, "block-allow-list") == EffectiveRule("block-allow-list", "users", why)
 
 
 def test_tables_of_an_online_schema_change_say_whose_they_are() -> None:
@@ -143,7 +145,7 @@ def test_the_transform_that_holds() -> None:
     )
     some = Rules.from_config(pb.SubTaskConfig(task="t", source_id="src", transforms=[wide, fit]))
     text = "projection: id, n * 2 AS twice, filter: n > 0"
-    assert said(some, "s_1", "t_1", "transform-rules") == Applied("transform-rules", "fit", text, ("wide",))
+    assert said(some, "s_1", "t_1", "transform-rules") == EffectiveRule("transform-rules", "fit", text, ("wide",))
     assert not [rule for rule in explain(some, "x", "t_1").rules if rule.kind == "transform-rules"]
 
 

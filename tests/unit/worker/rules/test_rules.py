@@ -15,7 +15,7 @@ from shardmerge.proto import errors
 from shardmerge.proto.errors import ShardmergeError
 from shardmerge.worker.core.table import Column, Table, ValueKind
 from shardmerge.worker.core.table_plan import AddPrefix, PartitionId, TablePlan
-from shardmerge.worker.rules import Route, Rules, check_partitions
+from shardmerge.worker.rules import Rules, TableRoute, check_partitions
 
 
 def rules(
@@ -78,7 +78,7 @@ def mapping(name: str, column: str, expression: str, arguments: list[str], table
 
 
 def test_without_rules_a_table_keeps_its_name() -> None:
-    assert rules().route("Shop", "Cart") == Route("Shop", "Cart")
+    assert rules().route("Shop", "Cart") == TableRoute("Shop", "Cart")
 
 
 @pytest.mark.parametrize("schema", ["mysql", "SYS", "information_schema", "performance_schema", "DM_META"])
@@ -98,11 +98,11 @@ def test_table_rules_beat_schema_rules_and_names_beat_wildcards() -> None:
             ("s_*", "~^t_11$", "s", "never"),
         ]
     )
-    assert some.route("s_1", "x") == Route("all", "x")
-    assert some.route("s_1", "t_2") == Route("s", "t")
-    assert some.route("s_1", "t_12") == Route("s", "ones")
-    assert some.route("S_1", "T_11") == Route("s", "eleven")
-    assert some.route("other", "t_1") == Route("other", "t_1")
+    assert some.route("s_1", "x") == TableRoute("all", "x")
+    assert some.route("s_1", "t_2") == TableRoute("s", "t")
+    assert some.route("s_1", "t_12") == TableRoute("s", "ones")
+    assert some.route("S_1", "T_11") == TableRoute("s", "eleven")
+    assert some.route("other", "t_1") == TableRoute("other", "t_1")
 
 
 @pytest.mark.parametrize(
@@ -121,7 +121,7 @@ def test_rules_that_cannot_be_compared_stop(routes: list[tuple[str, str, str, st
     assert "src" in caught.value.message
     assert "r0, r1" in caught.value.message
     agreed = [(schema, name, "same", "target") for schema, name, _, _ in routes]
-    assert rules(agreed).route("s_1", "t_1") == Route("same", "target")
+    assert rules(agreed).route("s_1", "t_1") == TableRoute("same", "target")
 
 
 PATTERNS = st.sampled_from(["*", "a*", "ab", "a?", "a[bc]", "?b", "[ab]*", "~a", "~^ab$", "ac", "b*", "??"])
@@ -147,7 +147,7 @@ def test_the_order_of_rules_does_not_matter(
 @given(ROUTES, st.sampled_from("xyz"))
 def test_a_rule_of_exact_names_always_wins(routes: list[tuple[str, str, str, str]], target: str) -> None:
     others = [route for route in routes if route[:2] != ("ab", "ab")]
-    assert outcome([*others, ("ab", "ab", f"own-{target}", "t")], "ab", "ab") == Route(f"own-{target}", "t")
+    assert outcome([*others, ("ab", "ab", f"own-{target}", "t")], "ab", "ab") == TableRoute(f"own-{target}", "t")
 
 
 def names(*pairs: str) -> list[pb.TableName]:
@@ -178,7 +178,7 @@ def test_may_hold_excludes_what_cannot() -> None:
 
 def test_case_sensitive_names() -> None:
     some = rules([("S_*", "t", "a", "b")], pb.BlockAllowList(do_dbs=["S_*"]), case_sensitive=True)
-    assert some.route("S_1", "t") == Route("a", "b")
+    assert some.route("S_1", "t") == TableRoute("a", "b")
     assert some.route("s_1", "t") is None
 
 

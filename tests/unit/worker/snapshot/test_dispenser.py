@@ -11,7 +11,7 @@ from shardmerge.worker.core.stop_signal import StopSignal
 from shardmerge.worker.snapshot.chunks import Chunk
 from shardmerge.worker.snapshot.dispenser import Dispenser, PlannedChunk
 from shardmerge.worker.snapshot.limits.rate_limiter import ChunkSize, RateLimiter, RateLimits
-from shardmerge.worker.snapshot.progress import Progress
+from shardmerge.worker.snapshot.progress import SnapshotProgress
 from tests.unit.worker.snapshot.shards import PLAN
 from tests.unit.worker.snapshot.statements import no_statements
 
@@ -30,7 +30,7 @@ class _Scene:
     def __init__(self, chunks: int, limits: RateLimits = RateLimits()) -> None:  # noqa: B008 - frozen
         self.now = 100.0
         self.stop = StopSignal()
-        self.progress = Progress([PLAN])
+        self.progress = SnapshotProgress([PLAN])
         self.progress.planned(PLAN.shard, chunks, complete=False)
         limiter = RateLimiter(limits, ChunkSize(10, 50))
         self.watch = no_statements()

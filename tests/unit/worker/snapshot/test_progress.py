@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from shardmerge.worker.core.position import SourcePosition
 from shardmerge.worker.snapshot.chunk_records import ChunkResult, HighWatermark, StoredChunk
 from shardmerge.worker.snapshot.chunks import Chunk
-from shardmerge.worker.snapshot.progress import Progress
+from shardmerge.worker.snapshot.progress import SnapshotProgress
 from tests.unit.worker.snapshot.shards import PLAN, TABLE
 
 _PLAN = replace(PLAN, table=replace(TABLE, row_estimate=1000, byte_estimate=50_000))
@@ -26,14 +26,14 @@ class _Clock:
 
 
 def test_a_fresh_snapshot_knows_the_servers_estimate() -> None:
-    status = Progress([_PLAN]).status()
+    status = SnapshotProgress([_PLAN]).status()
     assert (status.total_rows, status.total_bytes, status.progress) == (1000, 50_000, "0.00 %")
     assert not status.plan_complete
 
 
 def test_rate_and_eta_follow_what_was_loaded() -> None:
     clock = _Clock()
-    progress = Progress([_PLAN], (), clock)
+    progress = SnapshotProgress([_PLAN], (), clock)
     progress.planned(0, 4, complete=False)
     clock.now += 5
     progress.loaded(0, 0, 250, 2500, 1.0)
@@ -48,7 +48,9 @@ def test_eta_after_a_tenth_of_the_work_is_right_within_a_fifth(estimate: int) ->
     """The server's estimate of the rows is wrong; two tables; chunks of different sizes."""
     tables = (replace(TABLE, row_estimate=estimate), replace(TABLE, name="other", row_estimate=estimate // 2))
     clock = _Clock()
-    progress = Progress([replace(PLAN, shard=shard, table=table) for shard, table in enumerate(tables)], (), clock)
+    progress = SnapshotProgress(
+        [replace(PLAN, shard=shard, table=table) for shard, table in enumerate(tables)], (), clock
+    )
     planned = (100, 50)
     for shard, count in enumerate(planned):
         progress.planned(shard, count, complete=True)
@@ -66,7 +68,7 @@ def test_a_restart_continues_where_it_was() -> None:
         StoredChunk(0, Chunk(1, (b"5",), ()), None),
     ]
     clock = _Clock()
-    progress = Progress([_PLAN], stored, clock)
+    progress = SnapshotProgress([_PLAN], stored, clock)
     before = progress.status()
     assert (before.finished_rows, before.finished_chunks, before.total_chunks) == (400, 1, 2)
     assert before.plan_complete
@@ -78,7 +80,7 @@ def test_a_restart_continues_where_it_was() -> None:
 
 
 def test_an_estimate_that_was_too_low_never_shows_more_than_everything() -> None:
-    progress = Progress([_PLAN])
+    progress = SnapshotProgress([_PLAN])
     progress.planned(0, 2, complete=True)
     progress.loaded(0, 0, 5000, 10, 1.0)
     status = progress.status()
@@ -87,7 +89,7 @@ def test_an_estimate_that_was_too_low_never_shows_more_than_everything() -> None
 
 
 def test_what_readers_hold_is_reported_separately() -> None:
-    progress = Progress([_PLAN])
+    progress = SnapshotProgress([_PLAN])
     progress.planned(0, 2, complete=True)
     progress.loaded(0, 0, 100, 10, 1.0)
     progress.reading(1, 0, 30, 3)
@@ -104,7 +106,7 @@ class _Snapshot:
         tables = (replace(TABLE, row_estimate=100), replace(TABLE, name="other", row_estimate=3))
         self.plans = [replace(PLAN, shard=shard, table=table) for shard, table in enumerate(tables)]
         self.stored: list[StoredChunk] = []
-        self.progress = Progress(self.plans)
+        self.progress = SnapshotProgress(self.plans)
 
     def plan(self, shard: int, count: int, complete: bool) -> None:
         mine = [item for item in self.stored if item.shard == shard]
@@ -128,7 +130,7 @@ class _Snapshot:
             self.progress.reading(which % 3, self.stored[which % len(self.stored)].shard, rows, rows * 7)
 
     def restart(self) -> None:
-        self.progress = Progress(self.plans, self.stored)
+        self.progress = SnapshotProgress(self.plans, self.stored)
 
     def shown(self) -> list[float]:
         """The numbers that may only grow."""

@@ -28,7 +28,7 @@ class TableStatement:
 
 
 @dataclass(frozen=True, slots=True)
-class Scanned:
+class BinlogScan:
     """``end``: of the last group before ``statement``, or of the last group that was read. ``made``: Unix time at which
     its file was made, 0 for unknown. ``ends``: ends of groups with the bytes before them. ``prepared``: the XA
     transactions that wait for their end."""
@@ -50,7 +50,7 @@ def scan(
     judge: Callable[[Statement], Meaning],
     most_bytes: int = NO_LIMIT,
     until: SourcePosition | None = None,
-) -> Scanned:
+) -> BinlogScan:
     """Read the groups after ``start`` up to ``until`` or the end of the binlog, ``most_bytes`` at least, or a statement
     that changes tables. Raises STREAM_STATEMENT, STREAM_XA, and the errors of GroupReader."""
     xa = XaTracker({xid: PreparedGroup(xid, 0, 0, 0, False) for xid in map(_parse_xid, prepared)})
@@ -77,7 +77,7 @@ def scan(
     names = tuple(sorted(str(group.xid) for group in xa.waiting()))
     order = end.file_order()
     ends = tuple((size, place) for size, place in reader.ends if place.file_order() < order)
-    return Scanned(end, reader.made, reader.read_bytes, ends, names, found)
+    return BinlogScan(end, reader.made, reader.read_bytes, ends, names, found)
 
 
 def statements_between(source: str, endpoint: Endpoint, start: SourcePosition, end: SourcePosition) -> Iterator[Stated]:

@@ -19,13 +19,13 @@ from shardmerge.worker.core.mysql.connection import ServerInfo, Session, rows, s
 from shardmerge.worker.core.mysql.endpoint import Endpoint
 from shardmerge.worker.core.position import SourcePosition
 from shardmerge.worker.core.table import Table
-from shardmerge.worker.datasource.group_reader import Block, Described, GroupReader, file_made
+from shardmerge.worker.datasource.group_reader import Described, EventBlock, GroupReader, file_made
 from shardmerge.worker.datasource.plan.read_plan import ReadSource, frame_columns
 from shardmerge.worker.datasource.planning import check_cascades, check_server, plan_table, tables_at
 from shardmerge.worker.datasource.stream.binlog.transactions import transactions_of
 from shardmerge.worker.datasource.stream.model.offset import SourceOffset
 from shardmerge.worker.datasource.stream.model.options import StreamOptions
-from shardmerge.worker.datasource.stream.model.start import AfterGtids, AtPosition, AtTime, Snapshot, Start
+from shardmerge.worker.datasource.stream.model.start import AfterGtids, AtPosition, AtTime, Start, WithSnapshot
 from shardmerge.worker.datasource.stream.tables.stream_schema import stream_schema
 from shardmerge.worker.datasource.stream.tables.structures import tables_before
 from shardmerge.worker.relay.fetch.dump_connection import Dump
@@ -73,14 +73,14 @@ def first_offset(source: ReadSource, options: StreamOptions) -> SourceOffset:
         now = _tables_now(session, info, source, options)
         place = _Finder(source.source, endpoint, session, info, now.position).place_of(start)
     known = tables_before(source, endpoint, options.read.target, now.tables, place, now.position)
-    return SourceOffset(place, file_made(source.source, endpoint, place), known, isinstance(start, Snapshot))
+    return SourceOffset(place, file_made(source.source, endpoint, place), known, isinstance(start, WithSnapshot))
 
 
 def _tables_now(session: Session, info: ServerInfo, source: ReadSource, options: StreamOptions) -> TablesNow:
     check_server(session, source.source, errors.read.STREAM_SERVER)
     tables, position = tables_at(session, info, source, options.read)
     check_cascades(session, source.source, tables)
-    with_rows = isinstance(options.starts[source.source], Snapshot)
+    with_rows = isinstance(options.starts[source.source], WithSnapshot)
     for number, table in enumerate(tables):
         plan_table(number, table, source, with_rows=with_rows)
     return TablesNow(tuple(tables), position)
@@ -197,7 +197,7 @@ class _Finder:
         for item in GroupReader(self.source, self.endpoint, begin, 0).items(end=self.end):
             if isinstance(item, Described):
                 checksum = FormatDescription.parse(item.event, self.source).checksum
-            elif isinstance(item, Block):
+            elif isinstance(item, EventBlock):
                 for transaction in transactions_of(item.events, item.begin, checksum, self.source):
                     if transaction.commit_micros >= wanted:
                         return replace(item.begin, pos=transaction.begin)

@@ -17,7 +17,7 @@ _POSITION = re.compile(r"(\S+\.\d+):(\d+)")
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class WithSnapshot:
     """With the rows that the tables have when the query starts, then the changes after them."""
 
 
@@ -57,7 +57,7 @@ class AtTime:
         return self.text
 
 
-Start = Snapshot | Latest | AtPosition | AfterGtids | AtTime
+Start = WithSnapshot | Latest | AtPosition | AfterGtids | AtTime
 
 
 def parse_starts(text: str, sources: Iterable[str]) -> dict[str, Start]:
@@ -90,7 +90,7 @@ def _each(text: str, names: list[str]) -> dict[str, Start]:
 def _start(text: str) -> Start | None:
     text = text.strip()
     if text.lower() in ("snapshot", "latest"):
-        return Snapshot() if text.lower() == "snapshot" else Latest()
+        return WithSnapshot() if text.lower() == "snapshot" else Latest()
     position = _POSITION.fullmatch(text)
     if position is not None:
         return AtPosition(SourcePosition(position[1], int(position[2])))

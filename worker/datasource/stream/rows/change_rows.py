@@ -18,7 +18,7 @@ from shardmerge.worker.binlog.decoder import BlockDecoder
 from shardmerge.worker.binlog.events import FormatDescription
 from shardmerge.worker.core import inflation
 from shardmerge.worker.core.position import SourcePosition
-from shardmerge.worker.datasource.group_reader import Block, Described, GroupReader, Stated, gone
+from shardmerge.worker.datasource.group_reader import Described, EventBlock, GroupReader, Stated, gone
 from shardmerge.worker.datasource.plan.read_plan import ReadOptions, ReadPlan, ReadSource
 from shardmerge.worker.datasource.shard_rows import Piece, read_piece
 from shardmerge.worker.datasource.stream.binlog.transactions import Transaction, transactions_of
@@ -122,7 +122,7 @@ class _Reading:
                         self._checksum = FormatDescription.parse(event, source.source).checksum
                     case Stated():
                         self._note(item)
-                    case Block():
+                    case EventBlock():
                         self.is_torn = True
                         yield from self._of_block(item)
                         self.is_torn = item.end is None
@@ -150,7 +150,7 @@ class _Reading:
             )
         self._stated = stated
 
-    def _of_block(self, block: Block) -> Iterator[Any]:
+    def _of_block(self, block: EventBlock) -> Iterator[Any]:
         source = self.part.source.source
         changes = self._decoder.decode(block.events)
         begun = transactions_of(block.events, block.begin, self._checksum, source)

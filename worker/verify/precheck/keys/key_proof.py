@@ -39,7 +39,7 @@ from shardmerge.worker.core.table_plan import AddPrefix, AddSuffix, PartitionId
 from shardmerge.worker.snapshot.chunks import Bound
 from shardmerge.worker.snapshot.key_order import above
 from shardmerge.worker.target.tables.target_table import NO_SUCH_COLLATION
-from shardmerge.worker.verify.precheck.keys.merged_keys import KeyColumn, MergedKey
+from shardmerge.worker.verify.precheck.keys.merged_keys import MergedKey, MergedKeyColumn
 
 PAGE = 5000
 """Keys of one shard table that are read at a time."""
@@ -53,7 +53,7 @@ _ANSWER_SECONDS = 3600.0  # the server sorts before it answers
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class KeyEntry:
     """One key. ``order``: equal for equal keys; ``table``: the number of its shard table."""
 
     order: bytes
@@ -66,12 +66,12 @@ def number_order(values: Sequence[int]) -> bytes:
     return b"".join((value + _ZERO).to_bytes(_WIDTH, "big") for value in values)
 
 
-def merged(streams: Sequence[Iterator[Entry]]) -> Iterator[Entry]:
+def merged(streams: Sequence[Iterator[KeyEntry]]) -> Iterator[KeyEntry]:
     """Merge ascending streams into one. Pure; holds one entry of each."""
     return heapq.merge(*streams, key=lambda entry: entry.order)
 
 
-def batches(form: str, tables: Sequence[str], entries: Iterator[Entry]) -> Iterator[pb.KeyBatch]:
+def batches(form: str, tables: Sequence[str], entries: Iterator[KeyEntry]) -> Iterator[pb.KeyBatch]:
     """Group entries into messages; the first message, which may have no keys, names the tables."""
     yield pb.KeyBatch(form=form, tables=tables)
     last = b""
@@ -134,7 +134,7 @@ def not_compared(shard: pb.KeyShard, reason: str) -> ShardmergeError:
     )
 
 
-def _numbers(session: Session, key: MergedKey, number: int, size: int) -> Iterator[Entry]:
+def _numbers(session: Session, key: MergedKey, number: int, size: int) -> Iterator[KeyEntry]:
     """Read page after page, each after the last key of the previous one; ``size``: of a page."""
     names = [column.name for column in key.columns]
     listed = ", ".join(names)
@@ -146,13 +146,13 @@ def _numbers(session: Session, key: MergedKey, number: int, size: int) -> Iterat
         page = rows(session, f"SELECT {listed} FROM {key.full_name}{where} ORDER BY {listed} LIMIT {size}")
         for row in page:
             values = key.mapped(row)
-            yield Entry(number_order([int(value) for value in values]), number, key.shown(values))
+            yield KeyEntry(number_order([int(value) for value in values]), number, key.shown(values))
         if len(page) < size:
             return
         last = tuple(b"%d" % int(value) for value in page[-1])
 
 
-def _digests(session: Session, keys: Sequence[MergedKey]) -> Iterator[Entry]:
+def _digests(session: Session, keys: Sequence[MergedKey]) -> Iterator[KeyEntry]:
     parts: list[str] = []
     spaces = _spaces(session, keys)
     for number, key in enumerate(keys):
@@ -167,7 +167,7 @@ def _digests(session: Session, keys: Sequence[MergedKey]) -> Iterator[Entry]:
         while page := cursor.fetchmany(_BATCH):
             for digest, number, *values in page:
                 key = keys[int(number)]
-                yield Entry(bytes(digest), int(number), key.shown(key.mapped(text_of(value) for value in values)))
+                yield KeyEntry(bytes(digest), int(number), key.shown(key.mapped(text_of(value) for value in values)))
 
 
 def _spaces(session: Session, keys: Sequence[MergedKey]) -> dict[str, str]:
@@ -198,7 +198,7 @@ def _spaces(session: Session, keys: Sequence[MergedKey]) -> dict[str, str]:
     return found
 
 
-def _compared(column: KeyColumn, spaces: dict[str, str]) -> str:
+def _compared(column: MergedKeyColumn, spaces: dict[str, str]) -> str:
     """An expression whose values are equal exactly if the keys are equal at the target."""
     if not column.collation:
         match column.item.mapping:
@@ -215,7 +215,7 @@ def _compared(column: KeyColumn, spaces: dict[str, str]) -> str:
     return f"TRIM(TRAILING '{space}' FROM {weights})" if space else weights
 
 
-def _affixed(column: KeyColumn, text: str) -> str:
+def _affixed(column: MergedKeyColumn, text: str) -> str:
     match column.item.mapping:
         case AddPrefix(text=affix):
             return f"CONCAT(CONVERT(X'{affix.encode().hex()}' USING utf8mb4), {text})"

@@ -13,7 +13,7 @@ from shardmerge.worker.core.mysql.server_errors import errno_of
 from shardmerge.worker.core.table import ValueKind
 from shardmerge.worker.core.table_plan import PartitionId
 from shardmerge.worker.target.tables.target_table import NO_SUCH_COLLATION
-from shardmerge.worker.verify.precheck.keys.merged_keys import KeyColumn, MergedKey
+from shardmerge.worker.verify.precheck.keys.merged_keys import MergedKey, MergedKeyColumn
 
 SAMPLES = 20
 """The most samples of one key of one shard table."""
@@ -75,7 +75,7 @@ def sample(session: Session, key: MergedKey, count: int, random: Random) -> pb.K
     return shard
 
 
-def _bounds(session: Session, key: MergedKey, first: KeyColumn) -> tuple[int, int] | None:
+def _bounds(session: Session, key: MergedKey, first: MergedKeyColumn) -> tuple[int, int] | None:
     """Lowest and highest value of the first column, unmapped; None for an empty table."""
     if first.item.column.name not in {unique[0] for unique in key.plan.table.unique_keys}:
         return None  # it would take a scan
@@ -83,7 +83,7 @@ def _bounds(session: Session, key: MergedKey, first: KeyColumn) -> tuple[int, in
     return None if low is None else (int(low), int(high))
 
 
-def _at_places(key: MergedKey, column: KeyColumn, at: Sequence[int]) -> str:
+def _at_places(key: MergedKey, column: MergedKeyColumn, at: Sequence[int]) -> str:
     name = column.name
     parts = [
         f"(SELECT {column.read} AS k FROM {key.full_name} WHERE {name} >= {place} ORDER BY {name} LIMIT 1)"

@@ -17,7 +17,7 @@ from shardmerge.worker.core.table_plan import (
     AddPrefix,
     AddSuffix,
     ColumnPlan,
-    Computed,
+    ComputedValue,
     Constant,
     PartitionId,
     TablePlan,
@@ -42,7 +42,7 @@ _SCALED = frozenset({"decimal", "time"})  # with another scale the same value ha
 
 
 @dataclass(frozen=True, slots=True)
-class KeyColumn:
+class MergedKeyColumn:
     """A column of the key. ``item``: the shard table's column; ``collation``: the target's ("" unless it is text)."""
 
     item: ColumnPlan
@@ -90,7 +90,7 @@ class KeyColumn:
                 return text + affix.encode().hex().upper()
             case Constant(text=extracted):
                 return extracted.encode().hex().upper()
-            case None | Computed():  # no key column is computed
+            case None | ComputedValue():  # no key column is computed
                 return text
 
     def unmapped(self, text: str) -> str | None:
@@ -107,7 +107,7 @@ class KeyColumn:
                 return text[: len(text) - len(put)] if text.endswith(put) else None
             case Constant():
                 return None
-            case None | Computed():
+            case None | ComputedValue():
                 return text
 
     def literal(self, text: str) -> str:
@@ -137,7 +137,7 @@ class MergedKey:
 
     plan: TablePlan
     names: tuple[str, ...]
-    columns: tuple[KeyColumn, ...]
+    columns: tuple[MergedKeyColumn, ...]
     unique: bool
 
     @property
@@ -194,7 +194,7 @@ class MergedKey:
         )
 
 
-def _why_not(lacking: KeyColumn, table: Table) -> str:
+def _why_not(lacking: MergedKeyColumn, table: Table) -> str:
     column = lacking.item.column
     if lacking.item.is_constant:
         return f"column {column.name} is extracted from names, {table.schema}.{table.name} does not hold it"
@@ -240,6 +240,6 @@ def _as_of(plan: TablePlan, key: tuple[str, ...], merged: Mapping[str, Column]) 
     by_name = {item.target_name.lower(): item for item in plan.columns}
     if not all(name in by_name and name in merged for name in key):
         return None
-    columns = tuple(KeyColumn(by_name[name], merged[name].collation) for name in key)
+    columns = tuple(MergedKeyColumn(by_name[name], merged[name].collation) for name in key)
     own = frozenset(column.item.column.name for column in columns)
     return MergedKey(plan, key, columns, any(frozenset(unique) <= own for unique in plan.table.unique_keys))

@@ -15,7 +15,7 @@ from shardmerge.worker.relay.fetch.file_times import file_times
 from shardmerge.worker.relay.fetch.source_state import source_state
 from shardmerge.worker.verify.precheck.estimates import shown_seconds
 from shardmerge.worker.verify.precheck.findings import Checklist, abbreviated, failed, passed, variable, warned
-from shardmerge.worker.verify.precheck.source.server import SourceView
+from shardmerge.worker.verify.precheck.source.server import ConnectedSource
 
 LEAST_RETENTION = 6 * 3600.0
 """Seconds. Independent of the copy: a worker may be down for a night's upgrade."""
@@ -41,7 +41,7 @@ class Binlogs:
         return self.size / self.age if self.age >= _LEAST_AGE_SECONDS else 0.0
 
 
-def read_binlogs(view: SourceView) -> Binlogs | None:
+def read_binlogs(view: ConnectedSource) -> Binlogs | None:
     """None without a binary log. Raises ``pymysql.MySQLError`` and what a dump raises."""
     if not view.info.log_bin:
         return None
@@ -56,7 +56,7 @@ def read_binlogs(view: SourceView) -> Binlogs | None:
     )
 
 
-def _keeps(view: SourceView) -> float:
+def _keeps(view: ConnectedSource) -> float:
     """binlog_expire_logs_seconds (MySQL 8, MariaDB 10.6; 0: expire_logs_days, if there is that), else days."""
     if not _expires(view):
         return 0.0
@@ -64,12 +64,12 @@ def _keeps(view: SourceView) -> float:
     return seconds or 86400.0 * float(variable(view.session, "expire_logs_days") or 0)
 
 
-def _expires(view: SourceView) -> bool:
+def _expires(view: ConnectedSource) -> bool:
     # MySQL 8.0.29 can switch it off as a whole.
     return (variable(view.session, "binlog_expire_logs_auto_purge") or "ON").upper() not in ("0", "OFF")
 
 
-def check_retention(checklist: Checklist, view: SourceView, copy_seconds: float) -> Binlogs | None:
+def check_retention(checklist: Checklist, view: ConnectedSource, copy_seconds: float) -> Binlogs | None:
     """Run the check; returns the source's binary logs, or None if they could not be read."""
     learnt: list[Binlogs] = []
 
@@ -116,12 +116,12 @@ def retention_shortage(binlogs: Binlogs, needed: float) -> tuple[str, str]:
     return "", ""
 
 
-def check_gtids(checklist: Checklist, view: SourceView, start: SourcePosition, key: str) -> None:
+def check_gtids(checklist: Checklist, view: ConnectedSource, start: SourcePosition, key: str) -> None:
     """``start``: as configured, empty without one; ``key``: the key that configures it."""
     checklist.run("gtid_gaps", lambda: _gtids(view, start, key), privilege_of="replication_privilege")
 
 
-def _gtids(view: SourceView, start: SourcePosition, key: str) -> Iterator[pb.CheckResult]:
+def _gtids(view: ConnectedSource, start: SourcePosition, key: str) -> Iterator[pb.CheckResult]:
     source = view.source_id
     if not view.info.log_bin:
         return

@@ -33,7 +33,7 @@ _OFF = ("0", "OFF", "FALSE", "")
 
 
 @dataclass(frozen=True, slots=True)
-class SourceView:
+class ConnectedSource:
     """A connected source, with the facts that several checks need."""
 
     config: config.SourceConfig
@@ -46,9 +46,9 @@ class SourceView:
         return self.config.source_id
 
 
-def open_source(source: config.SourceConfig, session: Session) -> SourceView:
+def open_source(source: config.SourceConfig, session: Session) -> ConnectedSource:
     """Read the facts that all checks need. Raises ``pymysql.MySQLError``."""
-    return SourceView(source, session, server_info(session), read_grants(session))
+    return ConnectedSource(source, session, server_info(session), read_grants(session))
 
 
 def read_grants(session: Session) -> Grants:
@@ -68,7 +68,7 @@ def read_grants(session: Session) -> Grants:
     return parse_grants(account, (text_of(line) for (line,) in rows(session, statement)))
 
 
-def check_server(checklist: Checklist, view: SourceView) -> None:
+def check_server(checklist: Checklist, view: ConnectedSource) -> None:
     """Run every check that needs no task."""
     checklist.run("version", lambda: _version(view))
     checklist.run("server_id", lambda: _server_id(view))
@@ -78,7 +78,7 @@ def check_server(checklist: Checklist, view: SourceView) -> None:
     checklist.run("replication_privilege", lambda: _replication_privilege(view))
 
 
-def _version(view: SourceView) -> Iterator[pb.CheckResult]:
+def _version(view: ConnectedSource) -> Iterator[pb.CheckResult]:
     source, info = view.source_id, view.info
     if info.version < _OLDEST[info.flavor]:
         yield failed("version", source, errors.check.SOURCE_VERSION(source=source, version=info.text))
@@ -93,7 +93,7 @@ def _version(view: SourceView) -> Iterator[pb.CheckResult]:
         )
 
 
-def _server_id(view: SourceView) -> Iterator[pb.CheckResult]:
+def _server_id(view: ConnectedSource) -> Iterator[pb.CheckResult]:
     source = view.source_id
     if view.info.server_id == 0:
         yield failed(
@@ -117,7 +117,7 @@ def _server_id(view: SourceView) -> Iterator[pb.CheckResult]:
         )
 
 
-def _binlog_enable(view: SourceView) -> Iterator[pb.CheckResult]:
+def _binlog_enable(view: ConnectedSource) -> Iterator[pb.CheckResult]:
     source = view.source_id
     if not view.info.log_bin:
         yield failed("binlog_enable", source, errors.check.BINLOG_OFF(source=source))
@@ -130,7 +130,7 @@ def _binlog_enable(view: SourceView) -> Iterator[pb.CheckResult]:
             return
 
 
-def _replicates(view: SourceView) -> bool:
+def _replicates(view: ConnectedSource) -> bool:
     """Whether the source is (or was) a replica itself, as far as this user may know."""
     if view.info.is_mariadb:
         # Reading these two needs no privilege.
@@ -147,7 +147,7 @@ def _replicates(view: SourceView) -> bool:
         return False
 
 
-def _binlog_format(view: SourceView) -> Iterator[pb.CheckResult]:
+def _binlog_format(view: ConnectedSource) -> Iterator[pb.CheckResult]:
     value = variable(view.session, "binlog_format")
     # None: a server that knows only ROW.
     if value is not None and value.upper() != "ROW":
@@ -158,7 +158,7 @@ def _binlog_format(view: SourceView) -> Iterator[pb.CheckResult]:
         )
 
 
-def _binlog_row_image(view: SourceView) -> Iterator[pb.CheckResult]:
+def _binlog_row_image(view: ConnectedSource) -> Iterator[pb.CheckResult]:
     source = view.source_id
     value = variable(view.session, "binlog_row_image")
     if value is not None and value.upper() != "FULL":
@@ -169,7 +169,7 @@ def _binlog_row_image(view: SourceView) -> Iterator[pb.CheckResult]:
         )
 
 
-def _replication_privilege(view: SourceView) -> Iterator[pb.CheckResult]:
+def _replication_privilege(view: ConnectedSource) -> Iterator[pb.CheckResult]:
     missing = view.grants.lacks(REPLICATION)
     if missing:
         yield failed(
@@ -184,12 +184,12 @@ def _replication_privilege(view: SourceView) -> Iterator[pb.CheckResult]:
         )
 
 
-def check_filters(checklist: Checklist, view: SourceView, schemas: Iterable[str]) -> None:
+def check_filters(checklist: Checklist, view: ConnectedSource, schemas: Iterable[str]) -> None:
     """Check the server's binlog_do_db and binlog_ignore_db against the schemas of the task."""
     checklist.run("binlog_db", lambda: _filters(view, sorted(schemas)))
 
 
-def _filters(view: SourceView, schemas: list[str]) -> Iterator[pb.CheckResult]:
+def _filters(view: ConnectedSource, schemas: list[str]) -> Iterator[pb.CheckResult]:
     if not view.info.log_bin:
         return
     found = rows(view.session, position_statement(view.info))
@@ -212,13 +212,13 @@ def _names(text: str) -> frozenset[str]:
     return frozenset(name.strip().lower() for name in text.split(",") if name.strip())
 
 
-def check_position(checklist: Checklist, view: SourceView, position: SourcePosition, key: str) -> None:
+def check_position(checklist: Checklist, view: ConnectedSource, position: SourcePosition, key: str) -> None:
     """Check whether the source still has ``position``; ``key``: the key that configures it."""
     if position.file or position.gtid_set:
         checklist.run("meta_position", lambda: _position(view, position, key))
 
 
-def _position(view: SourceView, position: SourcePosition, key: str) -> Iterator[pb.CheckResult]:
+def _position(view: ConnectedSource, position: SourcePosition, key: str) -> Iterator[pb.CheckResult]:
     if not view.info.log_bin:
         return
     logs = {text_of(row[0]): int(row[1]) for row in rows(view.session, "SHOW BINARY LOGS")}
@@ -254,7 +254,7 @@ def _position(view: SourceView, position: SourcePosition, key: str) -> Iterator[
         )
 
 
-def _file_reason(view: SourceView, position: SourcePosition, logs: dict[str, int]) -> str:
+def _file_reason(view: ConnectedSource, position: SourcePosition, logs: dict[str, int]) -> str:
     size = logs.get(position.file)
     if size is None:
         return "there is no such file"

@@ -20,7 +20,7 @@ from shardmerge.worker.snapshot.table_planner import needs_lock
 from shardmerge.worker.target.tables.target_table import check_existing_target
 from shardmerge.worker.verify.precheck.findings import Checklist, abbreviated, failed, query_failed
 from shardmerge.worker.verify.precheck.source.grants import Grants
-from shardmerge.worker.verify.precheck.source.server import SourceView
+from shardmerge.worker.verify.precheck.source.server import ConnectedSource
 
 _ITEM = "dump_privilege"
 _LOCK = "LOCK TABLES"
@@ -35,7 +35,7 @@ class ReadModes:
     plans: tuple[TablePlan, ...]
 
 
-def read_modes(checklist: Checklist, view: SourceView, plans: tuple[TablePlan, ...]) -> ReadModes | None:
+def read_modes(checklist: Checklist, view: ConnectedSource, plans: tuple[TablePlan, ...]) -> ReadModes | None:
     """Query the source; None, and a finding, if it refuses."""
     if not checklist.wants(_ITEM):
         return None

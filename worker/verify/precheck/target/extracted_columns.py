@@ -20,7 +20,7 @@ from shardmerge.worker.core.table import Table
 from shardmerge.worker.core.table_plan import ExtractInKey, TablePlan, TargetTable
 from shardmerge.worker.target.tables.target_table import creation_of, find_target
 from shardmerge.worker.verify.precheck.findings import Checklist, failed, passed, warned
-from shardmerge.worker.verify.precheck.source.server import SourceView
+from shardmerge.worker.verify.precheck.source.server import ConnectedSource
 from shardmerge.worker.verify.precheck.target.existing_rows import StartRequest, recorded_targets
 from shardmerge.worker.verify.precheck.target.key_length import MARIADB, OTHERS, KeyLimits
 from shardmerge.worker.verify.precheck.target.missing_in_keys import (
@@ -37,7 +37,7 @@ _ITEM = "extracted_columns"
 
 def check_extracted_columns(
     checklist: Checklist,
-    view: SourceView | None,
+    view: ConnectedSource | None,
     target: Session,
     plans: Sequence[TablePlan],
     start: StartRequest,
@@ -59,7 +59,7 @@ def check_extracted_columns(
 
 class _ExtractedColumns:
     def __init__(
-        self, source: str, view: SourceView | None, target: Session, start: StartRequest, sources: int
+        self, source: str, view: ConnectedSource | None, target: Session, start: StartRequest, sources: int
     ) -> None:
         self._source, self._view, self._target = source, view, target
         self._start, self._sources = start, sources

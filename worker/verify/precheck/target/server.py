@@ -16,7 +16,7 @@ from shardmerge.worker.core.mysql.connection import Session, dialect_of, endpoin
 from shardmerge.worker.core.mysql.create_table import charset_of
 from shardmerge.worker.core.mysql.server_errors import reason_of
 from shardmerge.worker.core.table_plan import TablePlan
-from shardmerge.worker.rules.event_filter import EventFilter
+from shardmerge.worker.rules.event_filter import EventFilterRules
 from shardmerge.worker.target.tables.target_table import check_existing_target, created_collations, known_fallbacks
 from shardmerge.worker.verify.precheck.findings import Checklist, failed, warned
 from shardmerge.worker.verify.precheck.source.grants import Grants
@@ -116,7 +116,7 @@ def _for_ddl(
     """A warning: without these privileges a task runs until the first DDL. A failure with a `shard-mode`, which is for
     such statements. A statement that filters skip changes the structures among the records, but not the target."""
     follows = subtask.mode != config.TASK_MODE_FULL
-    filters = EventFilter.from_config(subtask)
+    filters = EventFilterRules.from_config(subtask)
     lacking: dict[str, dict[str, None]] = {}
     stops = False
     if follows:

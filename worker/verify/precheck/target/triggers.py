@@ -9,20 +9,22 @@ from shardmerge.proto import worker_pb2 as pb
 from shardmerge.worker.core.mysql.connection import Session, rows, text_of
 from shardmerge.worker.core.table_plan import TablePlan
 from shardmerge.worker.verify.precheck.findings import Checklist, abbreviated, failed, warned
-from shardmerge.worker.verify.precheck.source.server import SourceView, read_grants
+from shardmerge.worker.verify.precheck.source.server import ConnectedSource, read_grants
 
 _ITEM = "triggers"
 
 Name = tuple[str, str]
 
 
-def check_triggers(checklist: Checklist, view: SourceView | None, target: Session, plans: Sequence[TablePlan]) -> None:
+def check_triggers(
+    checklist: Checklist, view: ConnectedSource | None, target: Session, plans: Sequence[TablePlan]
+) -> None:
     """``view``: None if the source could not be reached. One query at each server, whatever the number of tables."""
     checklist.run(_ITEM, lambda: _triggers(checklist.source, view, target, plans), privilege_of="target_privilege")
 
 
 def _triggers(
-    source: str, view: SourceView | None, target: Session, plans: Sequence[TablePlan]
+    source: str, view: ConnectedSource | None, target: Session, plans: Sequence[TablePlan]
 ) -> Iterator[pb.CheckResult]:
     at_target = {plan.target.names for plan in plans}
     found = _read(target, "TRIGGERS", "EVENT_OBJECT_SCHEMA", "EVENT_OBJECT_TABLE", at_target)

@@ -15,7 +15,7 @@ from shardmerge.proto import master_pb2 as pb
 from shardmerge.proto import state_pb2 as state_pb
 from shardmerge.proto.config.task.task_file import parse_task, with_ends
 from shardmerge.proto.errors import ErrorSpec, ShardmergeError
-from shardmerge.proto.etcd import Record, Snapshot
+from shardmerge.proto.etcd import Record, RecordSnapshot
 
 SOURCE = 'source-id: s1 # the first\nfrom: {host: h, port: 1, user: u, password: "s3cret"}\n'
 TASK = """\
@@ -32,7 +32,7 @@ _Kind = pb.GetConfigRequest
 
 def _state(records: Mapping[str, Message]) -> State:
     return parse(
-        Snapshot(
+        RecordSnapshot(
             tuple(
                 Record(key, etcd_keys.encode(value), mod_revision=number, create_revision=number, lease=0)
                 for number, (key, value) in enumerate(sorted(records.items()), start=1)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from shardmerge.master.commands.cluster.members import list_members
 from shardmerge.master.commands.task.status import task_status, task_warnings
-from shardmerge.master.state import Entry
+from shardmerge.master.state import VersionedRecord
 from shardmerge.proto import common_pb2, errors
 from shardmerge.proto import config_pb2 as config
 from shardmerge.proto import master_pb2 as pb
@@ -50,7 +50,9 @@ def test_the_worst_of_all_sources_is_reported() -> None:
 
 def test_members_are_free_bound_starting_or_offline() -> None:
     now = state(workers=("w1", "w2"), bindings={"s1": "w1", "s2": "gone", "s3": "w3"})
-    starting = {name: Entry(state_pb.WorkerRecord(name=name, address="h:1"), 1) for name in ("w2", "w3", "w4")}
+    starting = {
+        name: VersionedRecord(state_pb.WorkerRecord(name=name, address="h:1"), 1) for name in ("w2", "w3", "w4")
+    }
     now = replace(now, starting=starting)
     answer = list_members(pb.ListMemberRequest(), now)
     assert [(one.name, one.stage, one.source) for one in answer.workers] == [

@@ -15,7 +15,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 from ruamel.yaml import YAML
 
-from shardmerge.proto.config.check import MODELS, Kind
+from shardmerge.proto.config.check import MODELS, FileKind
 from shardmerge.proto.config.docs.json_schema import schema_of
 from shardmerge.proto.config.docs.samples import sample_of
 from shardmerge.proto.config.document.yaml_file import compose
@@ -44,18 +44,18 @@ class Validator(Protocol):
     def iter_errors(self, instance: Any) -> Iterator[Any]: ...
 
 
-def _validator(kind: Kind) -> Validator:
+def _validator(kind: FileKind) -> Validator:
     schema = schema_of(kind)
     Draft202012Validator.check_schema(schema)
     return cast("Validator", Draft202012Validator(schema))
 
 
-def _texts(kind: Kind) -> Iterator[str]:
+def _texts(kind: FileKind) -> Iterator[str]:
     yield sample_of(MODELS[kind])
     yield (ROOT / "deploy" / "examples" / f"{kind.value}.yaml").read_text(encoding="utf-8")
-    if kind is Kind.TASK:
+    if kind is FileKind.TASK:
         yield TASK
-    if kind is Kind.SOURCE:
+    if kind is FileKind.SOURCE:
         yield SOURCE
     for path in sorted((Path(__file__).parents[1] / "dm").glob(f"*{kind.value}*.yaml")):
         yield path.read_text(encoding="utf-8")
@@ -65,7 +65,7 @@ def _loaded(text: str) -> Any:
     return json.loads(json.dumps(YAML(typ="safe", pure=True).load(text)))
 
 
-def _errors(kind: Kind, content: Any) -> list[ErrorDetails]:
+def _errors(kind: FileKind, content: Any) -> list[ErrorDetails]:
     document, findings = compose(json.dumps(content), "f.yaml")
     assert document is not None, findings
     try:
@@ -114,16 +114,16 @@ def _blocks(content: Any, model: type[BaseModel]) -> Iterator[tuple[dict[str, An
                 yield from _blocks(one, inner)
 
 
-@pytest.mark.parametrize("kind", list(Kind))
-def test_every_sample_is_right_by_its_schema(kind: Kind) -> None:
+@pytest.mark.parametrize("kind", list(FileKind))
+def test_every_sample_is_right_by_its_schema(kind: FileKind) -> None:
     validator = _validator(kind)
     for text in _texts(kind):
         found = [f"{error.json_path}: {error.message}" for error in validator.iter_errors(_loaded(text))]
         assert not found, text
 
 
-@pytest.mark.parametrize("kind", list(Kind))
-def test_schema_and_loader_agree_on_a_file_s_form(kind: Kind) -> None:
+@pytest.mark.parametrize("kind", list(FileKind))
+def test_schema_and_loader_agree_on_a_file_s_form(kind: FileKind) -> None:
     validator = _validator(kind)
     dice = random.Random(20261122)
     contents = [_loaded(text) for text in _texts(kind)]

@@ -9,7 +9,7 @@ import pytest
 from pydantic import BaseModel
 
 from shardmerge.master.commands.task import update
-from shardmerge.proto.config.check import MODELS, Kind
+from shardmerge.proto.config.check import MODELS, FileKind
 from shardmerge.proto.config.docs.json_schema import schema_of
 from shardmerge.proto.config.docs.reference import PAGE, page, write
 from shardmerge.proto.config.key import fields_of, inner_model, key_of
@@ -36,8 +36,8 @@ def every_key(model: type[BaseModel], path: str) -> Iterator[tuple[str, str]]:
             yield from every_key(inner, f"{path}{key}.")
 
 
-@pytest.mark.parametrize("kind", list(Kind))
-def test_every_key_has_a_meaning_and_is_on_the_page(kind: Kind) -> None:
+@pytest.mark.parametrize("kind", list(FileKind))
+def test_every_key_has_a_meaning_and_is_on_the_page(kind: FileKind) -> None:
     text = page()
     keys = list(every_key(MODELS[kind], ""))
     assert len(keys) > 20
@@ -65,7 +65,7 @@ def test_live_keys_are_those_of_update_task() -> None:
 
 
 def test_the_schema_is_strict_and_describes() -> None:
-    schema = schema_of(Kind.TASK)
+    schema = schema_of(FileKind.TASK)
     assert schema["additionalProperties"] is False
     assert schema["required"] == ["name", "task-mode", "target-database", "mysql-instances"]
     assert schema["properties"]["timezone"]["deprecated"]

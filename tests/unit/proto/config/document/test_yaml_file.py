@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from shardmerge.proto import errors
 from shardmerge.proto.config.daemon.daemon_file import parse_master, parse_worker
 from shardmerge.proto.config.document.toml_file import compose_toml
-from shardmerge.proto.config.document.yaml_file import Document, Place, compose, read
+from shardmerge.proto.config.document.yaml_file import Document, YamlPlace, compose, read
 from shardmerge.proto.config.source import parse_source
 from shardmerge.proto.config.task.task_file import parse_task
 from shardmerge.proto.errors import ShardmergeError
@@ -29,17 +29,17 @@ def refused(text: str) -> ShardmergeError:
 def test_scalars_stay_as_written_and_places_are_known() -> None:
     document = read("a: 007\nb:\n  - on\n  - ~\n  - '~'\nc: {d: 1e3}\n", "f.yaml")
     assert document.root == {"a": "007", "b": ["on", None, "~"], "c": {"d": "1e3"}}
-    assert document.keys[("b",)] == Place(2, 1)
-    assert document.values[("b", 1)] == Place(4, 5)
-    assert document.values[("c", "d")] == Place(6, 8)
+    assert document.keys[("b",)] == YamlPlace(2, 1)
+    assert document.values[("b", 1)] == YamlPlace(4, 5)
+    assert document.values[("c", "d")] == YamlPlace(6, 8)
 
 
 def test_merge_keys_and_aliases() -> None:
     document = read("base: &b {x: 1, y: 2}\nuse:\n  <<: *b\n  y: 3\nlist: [*b]\n", "f.yaml")
     assert document.root["use"] == {"y": "3", "x": "1"}
     assert document.root["list"] == [{"x": "1", "y": "2"}]
-    assert document.keys[("use", "y")] == Place(4, 3)
-    assert document.keys[("use", "x")] == Place(1, 11)
+    assert document.keys[("use", "y")] == YamlPlace(4, 3)
+    assert document.keys[("use", "x")] == YamlPlace(1, 11)
 
 
 def test_duplicate_key_names_both_lines() -> None:
@@ -117,7 +117,7 @@ def test_messages_do_not_quote_what_may_be_a_password() -> None:
 
 
 def test_places_of_the_command_line() -> None:
-    document = Document("f", {"a": "1"}, {("a",): Place(0, 0)}, {("a",): Place(0, 0)})
+    document = Document("f", {"a": "1"}, {("a",): YamlPlace(0, 0)}, {("a",): YamlPlace(0, 0)})
     assert str(document.finding(("a",), "is wrong")) == "command line: a: is wrong"
 
 
@@ -229,7 +229,7 @@ def test_a_merge_of_a_large_mapping_takes_linear_time() -> None:
     assert isinstance(merged, dict)
     assert (len(merged), merged["k7"], merged["k8"]) == (2500, "own", {"v": "1"})
     assert document.line(("b", "k8")) == 10
-    assert document.values["b", "k8", "v"] == Place(10, 11)
+    assert document.values["b", "k8", "v"] == YamlPlace(10, 11)
     assert taken < 4
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from shardmerge.proto import config_pb2 as pb
 from shardmerge.proto import errors
-from shardmerge.proto.config.rules.block_allow import BlockAllow
+from shardmerge.proto.config.rules.block_allow import BlockAllowRules
 from shardmerge.proto.errors import ShardmergeError
 
 DOCS = 'docs "Block and Allow Lists", Filtering process'
@@ -178,7 +178,7 @@ CASE = [
 
 @pytest.mark.parametrize("row", [*ORDER, *PATTERNS, *CASE], ids=lambda row: row.says)
 def test_which_tables_take_part(row: Row) -> None:
-    compiled = BlockAllow.from_config("t", row.lists, row.case_sensitive)
+    compiled = BlockAllowRules.from_config("t", row.lists, row.case_sensitive)
 
     def passing(names: str) -> list[str]:
         return [name for name in names.split() if compiled.passes(*name.split("."))]
@@ -202,7 +202,7 @@ def test_which_tables_take_part(row: Row) -> None:
     ],
 )
 def test_which_schemas_take_part(source: str, lists: pb.BlockAllowList, yes: str, no: str) -> None:
-    compiled = BlockAllow.from_config("t", lists, case_sensitive=False)
+    compiled = BlockAllowRules.from_config("t", lists, case_sensitive=False)
     assert all(map(compiled.may_pass, yes.split())), source
     assert not any(map(compiled.may_pass, no.split())), source
 
@@ -224,9 +224,9 @@ def test_which_schemas_take_part(source: str, lists: pb.BlockAllowList, yes: str
 def test_what_is_no_entry(source: str, pattern: str) -> None:
     for given in (pb.BlockAllowList(do_dbs=[pattern]), pb.BlockAllowList(ignore_dbs=["x", pattern])):
         with pytest.raises(ShardmergeError) as caught:
-            BlockAllow.from_config("t", given, case_sensitive=False)
+            BlockAllowRules.from_config("t", given, case_sensitive=False)
         assert caught.value.spec is errors.config.PATTERN, source
     entry = pb.TableName(schema=pattern, table="t")
     with pytest.raises(ShardmergeError) as caught:
-        BlockAllow.from_config("t", pb.BlockAllowList(ignore_tables=[entry]), case_sensitive=False)
+        BlockAllowRules.from_config("t", pb.BlockAllowList(ignore_tables=[entry]), case_sensitive=False)
     assert caught.value.spec is errors.config.PATTERN, source

@@ -6,7 +6,7 @@ import pytest
 
 from shardmerge.proto import config_pb2 as pb
 from shardmerge.proto import errors
-from shardmerge.proto.config.rules.expression import NoColumn, Refused, parse
+from shardmerge.proto.config.rules.expression import ExpressionRefused, NoColumn, parse
 from shardmerge.proto.errors import ShardmergeError
 from shardmerge.worker.core.table import Table
 from shardmerge.worker.core.table_plan import ColumnPlan, RowFilter
@@ -102,7 +102,7 @@ def test_a_name_that_is_no_column(given: str) -> None:
     ],
 )
 def test_what_is_refused(given: str, says: str) -> None:
-    with pytest.raises(Refused, match=says.replace("(", r"\(").replace("?", r"\?")):
+    with pytest.raises(ExpressionRefused, match=says.replace("(", r"\(").replace("?", r"\?")):
         parse(given)
 
 

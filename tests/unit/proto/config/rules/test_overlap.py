@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shardmerge.proto import config_pb2 as pb
-from shardmerge.proto.config.rules.block_allow import BlockAllow
+from shardmerge.proto.config.rules.block_allow import BlockAllowRules
 from shardmerge.proto.config.rules.overlap import overlaps
 from shardmerge.proto.config.rules.rule_model import Route
 from shardmerge.proto.config.task.task_file import parse_task
@@ -23,10 +23,10 @@ def route(schema: str, table: str, target: str) -> Route:
 
 
 def found(
-    one: tuple[str, str], two: tuple[str, str], lists: BlockAllow | None = None, same: bool = False
+    one: tuple[str, str], two: tuple[str, str], lists: BlockAllowRules | None = None, same: bool = False
 ) -> list[tuple[str, str]]:
     routes = {"one": route(*one, "a"), "two": route(*two, "a" if same else "b")}
-    return [(each.schema, each.table) for each in overlaps(routes, lists or BlockAllow(), case_sensitive=False)]
+    return [(each.schema, each.table) for each in overlaps(routes, lists or BlockAllowRules(), case_sensitive=False)]
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def test_pairs(one: tuple[str, str], two: tuple[str, str], example: tuple[str, s
 
 
 def test_a_table_that_is_kept_out_is_no_example() -> None:
-    lists = BlockAllow.from_config("t", pb.BlockAllowList(do_dbs=["b_*"]), case_sensitive=False)
+    lists = BlockAllowRules.from_config("t", pb.BlockAllowList(do_dbs=["b_*"]), case_sensitive=False)
     assert found(("a_*", "t_1"), ("a_1", "t_*"), lists) == []
 
 
@@ -61,7 +61,7 @@ def test_a_more_specific_third_rule_settles_it() -> None:
         "two": route("a_1", "t_*", "b"),
         "three": route("a_1", "t_1", "c"),
     }
-    assert list(overlaps(routes, BlockAllow(), case_sensitive=True)) == []
+    assert list(overlaps(routes, BlockAllowRules(), case_sensitive=True)) == []
 
 
 def test_the_finding_names_both_rules_and_an_example() -> None:
@@ -91,7 +91,7 @@ def test_what_is_found_is_what_the_router_refuses(s1: str, t1: str, s2: str, t2:
     router = Router.from_config(
         pb.SubTaskConfig(case_sensitive=case_sensitive, routes=[each.to_proto(name) for name, each in routes.items()])
     )
-    for each in overlaps(routes, BlockAllow(), case_sensitive=case_sensitive):
+    for each in overlaps(routes, BlockAllowRules(), case_sensitive=case_sensitive):
         with pytest.raises(ShardmergeError):
             router.route(each.schema, each.table)
 
@@ -110,4 +110,6 @@ def test_wildcards_that_share_a_name_are_always_found(one: str, two: str, name: 
         return
     if both[0].more_specific_than(both[1]) or both[1].more_specific_than(both[0]):
         return
-    assert list(overlaps({"one": route(one, "t", "a"), "two": route(two, "t", "b")}, BlockAllow(), case_sensitive=True))
+    assert list(
+        overlaps({"one": route(one, "t", "a"), "two": route(two, "t", "b")}, BlockAllowRules(), case_sensitive=True)
+    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from shardmerge.proto.config.rules.transform import Refused, check_condition, split_items
+from shardmerge.proto.config.rules.transform import TransformRefused, check_condition, split_items
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_items(text: str, items: tuple[str, ...]) -> None:
     ],
 )
 def test_what_may_say_something_else_each_time_is_refused(text: str) -> None:
-    with pytest.raises(Refused):
+    with pytest.raises(TransformRefused):
         split_items(text)
 
 
@@ -113,7 +113,7 @@ def test_conditions_over_a_row_pass(text: str) -> None:
     ],
 )
 def test_what_no_table_makes_a_condition(text: str, why: str) -> None:
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(TransformRefused) as caught:
         check_condition(text)
     assert str(caught.value) == why
 
@@ -154,6 +154,6 @@ def test_projections_pass_whose_columns_only_spark_knows(text: str) -> None:
     ],
 )
 def test_what_no_table_makes_a_projection(text: str, why: str) -> None:
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(TransformRefused) as caught:
         split_items(text)
     assert str(caught.value) == why

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from shardmerge.master.commands.cluster.members import is_insecure
-from shardmerge.master.state import Entry, State, parse
+from shardmerge.master.state import State, VersionedRecord, parse
 from shardmerge.master.stored_secrets import earlier_version, to_seal
 from shardmerge.proto import config_pb2, errors, etcd_keys, secret
 from shardmerge.proto import state_pb2 as pb
@@ -18,7 +18,7 @@ from shardmerge.proto.config.secrets.endpoint_secrets import bound_to, opened, w
 from shardmerge.proto.config.secrets.sealed import in_plain, same_meaning, sealed
 from shardmerge.proto.config.stored_text import OF_TASK, plain_text, sealed_text
 from shardmerge.proto.errors import ShardmergeError
-from shardmerge.proto.etcd import Record, Snapshot
+from shardmerge.proto.etcd import Record, RecordSnapshot
 from shardmerge.worker.core.mysql.endpoint import Endpoint
 
 FILE = "name: t\ntarget-database:\n  host: h\n  port: 1\n  user: u\n  password: {} # kept\n"
@@ -59,7 +59,7 @@ def _state(password: str, settings: str = "") -> State:
         etcd_keys.subtask("t", "s"): pb.SubTaskRecord(config=_subtask(password)),
         etcd_keys.worker("w"): pb.WorkerRecord(name="w", settings=settings),
     }
-    return parse(Snapshot(tuple(Record(at, etcd_keys.encode(one), 7, 7, 0) for at, one in records.items()), 7))
+    return parse(RecordSnapshot(tuple(Record(at, etcd_keys.encode(one), 7, 7, 0) for at, one in records.items()), 7))
 
 
 def test_the_form_of_a_secret_means_nothing(key: secret.SecretKey) -> None:
@@ -123,7 +123,10 @@ def test_members_of_an_earlier_version_are_waited_for() -> None:
     assert earlier_version(_state("p", "name: w\nlog-level: info\n")) == ("w",)
     assert earlier_version(_state("p", shown(parse_worker("", "w", {})))) == ()
     state = _state("p", shown(parse_worker("", "w", {})))
-    masters = {"m": Entry(pb.MasterRecord(settings="name: m\n"), 7), "n": Entry(pb.MasterRecord(settings=_MASTER), 7)}
+    masters = {
+        "m": VersionedRecord(pb.MasterRecord(settings="name: m\n"), 7),
+        "n": VersionedRecord(pb.MasterRecord(settings=_MASTER), 7),
+    }
     assert earlier_version(replace(state, masters=masters)) == ("m",)
 
 

@@ -13,10 +13,10 @@ from shardmerge.proto.errors import ShardmergeError
 from shardmerge.worker.core.spark.build import Survey, own_versions
 from shardmerge.worker.core.spark.job import TaskFailure
 from shardmerge.worker.core.spark.runner import SlotsFailed
-from shardmerge.worker.core.spark.survey import Report, explained, verdict
+from shardmerge.worker.core.spark.survey import ExecutorReport, explained, verdict
 
 _OWN = {"Python": "3.11", "pyspark": "4.3.0", "pyarrow": "20.0.0", "shardmerge": "0.1.0 (sources 0123456789ab)"}
-_GOOD = Report("host-1", _OWN, True, "")
+_GOOD = ExecutorReport("host-1", _OWN, True, "")
 _ADDRESS = "10.0.0.2:8262"
 
 

@@ -17,7 +17,7 @@ from shardmerge.worker.daemon.diagnosis.diagnose import diagnose, target_names, 
 from shardmerge.worker.daemon.diagnosis.sample import (
     CopySample,
     RelaySample,
-    Sample,
+    SubTaskSample,
     one_lane_reasons,
     overview,
     use_between,
@@ -47,8 +47,8 @@ def _status(lanes: int = 1, phase: str = "committing", phase_seconds: float = 9.
     return status
 
 
-def _sample(at: float, *totals: LaneTotal, relay: RelaySample = RelaySample()) -> Sample:  # noqa: B008 - frozen
-    return Sample(at, _status(len(totals)), relay, SubTaskTotals(dict(enumerate(totals))))
+def _sample(at: float, *totals: LaneTotal, relay: RelaySample = RelaySample()) -> SubTaskSample:  # noqa: B008 - frozen
+    return SubTaskSample(at, _status(len(totals)), relay, SubTaskTotals(dict(enumerate(totals))))
 
 
 def test_the_work_of_a_lane_between_two_samples() -> None:
@@ -101,7 +101,9 @@ def test_what_the_relay_lacks_is_not_known() -> None:
 
 def test_the_copy_of_a_history() -> None:
     first, second = ReaderSeconds({"read": 1.0, "write": 2.0}), ReaderSeconds({"read": 4.0, "write": 2.5})
-    before, after = (Sample(at, _status(), copy=CopySample(each, "limit", 4)) for at, each in ((1, first), (2, second)))
+    before, after = (
+        SubTaskSample(at, _status(), copy=CopySample(each, "limit", 4)) for at, each in ((1, first), (2, second))
+    )
     use = use_between(before, after)
     assert (dict(use.copy.seconds), use.copy.throttle, use.copy.readers) == ({"read": 3.0, "write": 0.5}, "limit", 4)
     assert not use_between(before, _sample(2)).HasField("copy")
@@ -133,8 +135,8 @@ def test_only_lanes_that_wait_are_looked_at() -> None:
         asked.append((lanes, tables))
         return looking
 
-    def take() -> Sample:
-        return Sample(next(times), status, plans=plans, connections={0: 70, 1: 71, 2: 72})
+    def take() -> SubTaskSample:
+        return SubTaskSample(next(times), status, plans=plans, connections={0: 70, 1: 71, 2: 72})
 
     second, use = diagnose(take, look, 0.5, threading.Event())
     assert asked == [({0: 70}, ["`shop`.`orders`"])]
@@ -142,7 +144,7 @@ def test_only_lanes_that_wait_are_looked_at() -> None:
     assert looking.waited == [5.0]
 
 
-def _wait_of_lane_0(middle: Sample, second: Sample) -> list[pb.TargetWait]:
+def _wait_of_lane_0(middle: SubTaskSample, second: SubTaskSample) -> list[pb.TargetWait]:
     """Return the waits in the answer if the look finds one."""
     samples = iter((_sample(1), middle, second))
     found = pb.TargetLook(answered=True, waits=[pb.TargetWait(lane=0, kind="row lock")])
@@ -155,7 +157,7 @@ def test_a_wait_that_has_ended_since_the_look_is_not_reported() -> None:
     before, after = _total(5, 3, 1.0, {0.1: 2}), _total(7, 3, 1.5, {0.1: 3})
     assert len(_wait_of_lane_0(_sample(2, before), _sample(3, before))) == 1
     assert _wait_of_lane_0(_sample(2, before), _sample(3, after)) == [], "it has committed"
-    reading = Sample(3, _status(1, "reading"), totals=SubTaskTotals({0: before}))
+    reading = SubTaskSample(3, _status(1, "reading"), totals=SubTaskTotals({0: before}))
     assert _wait_of_lane_0(_sample(2, before), reading) == []
 
 
@@ -182,7 +184,7 @@ def test_the_target_tables_are_those_of_lanes_and_of_readers() -> None:
     status = worker_pb2.SubTaskStatus(load=load, copies=[worker_pb2.JoinStatus(load=join)])
     plans = (table_plan((integer(),), (0,)),)
     locked = TargetTable("shop", "locked")
-    found = target_names(Sample(1, status, totals=SubTaskTotals(tables=(_TWO,)), plans=plans, locked=(locked,)))
+    found = target_names(SubTaskSample(1, status, totals=SubTaskTotals(tables=(_TWO,)), plans=plans, locked=(locked,)))
     assert found == ["`shop`.`copied`", "`shop`.`joins`", "`shop`.`lines`", "`shop`.`locked`", "`shop`.`orders`"]
 
 
@@ -190,7 +192,7 @@ def test_the_longest_wait_is_looked_at_first() -> None:
     status = _status(3)
     for lane, seconds in zip(status.sync.lanes, (2.0, 9.0, 4.0), strict=True):
         lane.phase_seconds = seconds
-    assert list(waiting_lanes(Sample(1, status, connections={0: 70, 1: 71, 2: 72}))) == [1, 2, 0]
+    assert list(waiting_lanes(SubTaskSample(1, status, connections={0: 70, 1: 71, 2: 72}))) == [1, 2, 0]
 
 
 @pytest.mark.parametrize(("wanted", "waited"), [(0.0, 3.0), (0.1, 0.5), (99.0, 30.0), (float("nan"), 3.0)])

@@ -11,16 +11,16 @@ from pathlib import Path
 
 import pytest
 
-from shardmerge.worker.daemon.pack.archive import Entry, compiled_name, write_archive
+from shardmerge.worker.daemon.pack.archive import ArchiveEntry, compiled_name, write_archive
 
 
-def _entries(folder: Path) -> list[Entry]:
+def _entries(folder: Path) -> list[ArchiveEntry]:
     folder.mkdir()
     (folder / "module.py").write_text("VALUE = 'of the module'\n", encoding="utf-8")
     return [
-        Entry("lib/module.py", folder / "module.py"),
-        Entry("bin/python", b"#!/bin/sh\n", is_executable=True),
-        Entry("lib/broken.py", b"def ("),
+        ArchiveEntry("lib/module.py", folder / "module.py"),
+        ArchiveEntry("bin/python", b"#!/bin/sh\n", is_executable=True),
+        ArchiveEntry("lib/broken.py", b"def ("),
     ]
 
 
@@ -36,7 +36,7 @@ def test_the_same_files_give_the_same_archive(tmp_path: Path, monkeypatch: pytes
     assert found.keys() == {"bin/python", "lib/broken.py", "lib/module.py", compiled_name("lib/module.py")}
     assert [found[name].mode for name in ("bin/python", "lib/module.py")] == [0o755, 0o644]
     assert {(member.uname, member.uid) for member in found.values()} == {("", 0)}
-    other = write_archive(tmp_path / "c.tar.gz", [Entry("lib/module.py", b"VALUE = 2\n")])
+    other = write_archive(tmp_path / "c.tar.gz", [ArchiveEntry("lib/module.py", b"VALUE = 2\n")])
     assert other.digest != first.digest
 
 
@@ -56,7 +56,7 @@ def test_a_failure_leaves_the_earlier_archive(tmp_path: Path) -> None:
     write_archive(path, _entries(tmp_path / "one"))
     before = path.read_bytes()
     with pytest.raises(FileNotFoundError):
-        write_archive(path, [Entry("lib/a.py", b""), Entry("lib/module.py", tmp_path / "missing")])
+        write_archive(path, [ArchiveEntry("lib/a.py", b""), ArchiveEntry("lib/module.py", tmp_path / "missing")])
     assert path.read_bytes() == before
     assert sorted(each.name for each in tmp_path.iterdir()) == ["a.tar.gz", "one"]
 

@@ -16,7 +16,7 @@ from shardmerge.proto import common_pb2 as pb
 from shardmerge.proto import config_pb2, errors, secret, worker_pb2
 from shardmerge.proto.process.periodic import Backoff
 from shardmerge.proto.state_pb2 import BinlogOp
-from shardmerge.proto.task_history.event import Event, Kind
+from shardmerge.proto.task_history.event import Event, HistoryEntryKind
 from shardmerge.worker.core.stop_signal import StopSignal
 from shardmerge.worker.core.task_runner import TaskRunner
 from shardmerge.worker.daemon.metrics.figures import NO_COMPARISON
@@ -28,7 +28,7 @@ from shardmerge.worker.daemon.subtask.subtask import (
     Ended,
     New,
     Paused,
-    Removed,
+    RemovedSubtask,
     Running,
     Starting,
     SubTask,
@@ -338,8 +338,8 @@ def test_a_failure_is_rest_unless_it_is_tried_again(start: Callable[[Script], Su
 
 
 def test_nothing_follows_a_removal() -> None:
-    states = (New(), Starting(None), Running(), Paused(), Ended(), Removed())
-    assert not any(may_become(Removed(), then) for then in states)
+    states = (New(), Starting(None), Running(), Paused(), Ended(), RemovedSubtask())
+    assert not any(may_become(RemovedSubtask(), then) for then in states)
     assert not may_become(New(), Ended())
     assert not may_become(Paused(), Running()), "a run starts before it has a unit"
 
@@ -385,7 +385,7 @@ class Events:
         self.taken.append(event)
 
     def separate(self, task: str, source: str) -> None:
-        self.taken.append(Event(task, Kind.STAGE, 0.0, "", (source,)))
+        self.taken.append(Event(task, HistoryEntryKind.STAGE, 0.0, "", (source,)))
 
     def texts(self) -> list[str]:
         return [event.text for event in self.taken]
@@ -441,7 +441,7 @@ def test_the_history_has_an_error_as_the_status_shows_it(
 
     subtask = start(fails_twice)
     until(lambda: len(ScriptedRun.runs) == 3, "it has failed twice")
-    failures = [event for event in events.taken if event.kind is Kind.ERROR]
+    failures = [event for event in events.taken if event.kind is HistoryEntryKind.ERROR]
     assert [(one.code, one.name, one.message, one.stage) for one in failures] == [
         (lost.code, lost.spec.name, lost.message, "Paused")
     ] * 2

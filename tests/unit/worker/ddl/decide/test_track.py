@@ -40,8 +40,7 @@ from shardmerge.worker.rules import Rules
 from shardmerge.worker.rules.table_scope import TableScope
 from shardmerge.worker.target.records.ddl_progress import StatementPlace
 from shardmerge.worker.target.records.parked_tables import Parked
-from shardmerge.worker.target.records.partitioning import AwayName, Growing, Partitioning
-from shardmerge.worker.target.records.partitioning import Leaving as LeavingRecord
+from shardmerge.worker.target.records.partitioning import AwayName, Growing, LeavingTable, Partitioning
 from shardmerge.worker.target.records.statement_session import UNKNOWN_SESSION
 from tests.support.plans import integer, table_plan
 
@@ -65,7 +64,7 @@ JOINING: dict[int, Track] = {0: Own(PLANS[0]), 1: Entering(PLANS[1], END, PLACE)
 
 def main() -> StreamTables:
     partitioning = Partitioning(
-        1, frozenset(), frozenset({0, 1}), "{}", leaving=(LeavingRecord(2, PLACE, False),), growing=(GROWING,)
+        1, frozenset(), frozenset({0, 1}), "{}", leaving=(LeavingTable(2, PLACE, False),), growing=(GROWING,)
     )
     tables = (GROWN.table, *(PLANS[number].table for number in (1, 2, 3)))
     scope = TableScope(RULES, frozenset({("d", "c"), ("d", "x")}))
@@ -195,7 +194,7 @@ WRONG: dict[str, tuple[StreamTables, str]] = {
     ),
     "leaving is not recorded": (
         replace(main(), partitioning=replace(main().partitioning, leaving=())),
-        "not recorded: Leaving(",
+        "not recorded: LeavingTable(",
     ),
     "growing is not recorded": (
         replace(main(), partitioning=replace(main().partitioning, growing=())),

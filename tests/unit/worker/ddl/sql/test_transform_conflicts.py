@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from shardmerge.worker.core.table_plan import ColumnPlan, Computed, RowTransform, TablePlan
+from shardmerge.worker.core.table_plan import ColumnPlan, ComputedValue, RowTransform, TablePlan
 from shardmerge.worker.ddl.sql.statement import parse_ddl
 from shardmerge.worker.ddl.sql.transform_conflicts import transform_conflict
 from tests.support.plans import integer, table_plan, text
@@ -18,7 +18,7 @@ def plan(*, has_star: bool = True) -> TablePlan:
         (integer(), replace(integer(), name="n"), replace(integer(), name="m"), text("v"), text("w")), (0,)
     )
     columns = (
-        ColumnPlan(-1, replace(integer(), name="total"), "total", Computed("n + m AS total")),
+        ColumnPlan(-1, replace(integer(), name="total"), "total", ComputedValue("n + m AS total")),
         ColumnPlan(3, made.table.columns[3], "word"),
         *(column for at, column in enumerate(made.columns) if at != 3),
     )

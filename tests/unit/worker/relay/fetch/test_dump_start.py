@@ -19,7 +19,7 @@ from shardmerge.worker.relay.fetch.dump_start import (
     SourceState,
     plan_start,
 )
-from shardmerge.worker.relay.log.generation import NOWHERE, Generation, Part
+from shardmerge.worker.relay.log.generation import NOWHERE, Generation, RelayLogPart
 from shardmerge.worker.relay.model import Head
 
 A = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
@@ -38,7 +38,7 @@ def plan(
     settling: str | None = None,
     there: str | None = None,
 ) -> Plan:
-    generation = Generation("id", 1, position, 1 << 20, (Part(position.server, 1, NOWHERE),), settling)
+    generation = Generation("id", 1, position, 1 << 20, (RelayLogPart(position.server, 1, NOWHERE),), settling)
     return plan_start("s", generation, Head(RelayOffset(1, 4), position, 0.0), empty, state, "dir", there)
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from shardmerge.worker.core.mysql.connection import ServerInfo
 from shardmerge.worker.core.mysql.target_dialect import parse_dialect
 from shardmerge.worker.relay.fetch.server_id import (
-    Holder,
+    ServerIdHolder,
     Taken,
     candidates,
     choose,
@@ -23,7 +23,7 @@ from shardmerge.worker.relay.fetch.server_id import (
     server_of,
 )
 
-OTHER = Holder("worker-2", "mysql-02", 10)
+OTHER = ServerIdHolder("worker-2", "mysql-02", 10)
 FIRST = 2**31
 LAST = 2**32 - 1
 INFO = ServerInfo(
@@ -76,12 +76,12 @@ def test_the_first_free_id_is_chosen(first: int, own: int, held: set[int]) -> No
 
 @given(st.lists(ids, min_size=1, max_size=20), own_ids)
 def test_relays_that_see_each_other_choose_different_ids(firsts: list[int], own: int) -> None:
-    taken: dict[int, Holder] = {}
+    taken: dict[int, ServerIdHolder] = {}
     for number, first in enumerate(firsts):
         chosen = choose(candidates(first, own), taken)
         assert isinstance(chosen, int)
         assert chosen not in taken
-        taken[chosen] = Holder(f"worker-{number}", "s", 10)
+        taken[chosen] = ServerIdHolder(f"worker-{number}", "s", 10)
 
 
 def test_a_configured_id_is_used_or_none() -> None:

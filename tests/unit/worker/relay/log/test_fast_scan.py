@@ -32,9 +32,9 @@ from shardmerge.worker.relay.fetch.fetcher import store
 from shardmerge.worker.relay.log import fast_scan as scanning
 from shardmerge.worker.relay.log import group_walker as groups
 from shardmerge.worker.relay.log.fast_scan import scan
-from shardmerge.worker.relay.log.index_records import Entry, EntryKind
+from shardmerge.worker.relay.log.index_records import EntryKind, IndexEntry
 from shardmerge.worker.relay.log.relay_log import RelayLog
-from shardmerge.worker.relay.log.segment import Index
+from shardmerge.worker.relay.log.segment import SegmentIndex
 from shardmerge.worker.relay.log.xa_tracker import PrepareUnknown
 from shardmerge.worker.relay.model import Head
 from tests.support.examples import examples
@@ -121,7 +121,7 @@ class Outcome:
     error: str
     head: Head
     position: SourcePosition
-    entries: list[tuple[Entry, Entry | None, Index | None]]
+    entries: list[tuple[IndexEntry, IndexEntry | None, SegmentIndex | None]]
     files: dict[str, bytes]
     by_step: int
 

@@ -16,7 +16,7 @@ from shardmerge.proto.errors import ErrorSpec, ShardmergeError
 from shardmerge.worker.core.lane_hash import Bucket
 from shardmerge.worker.core.row_change import ChangeKind, RowChange
 from shardmerge.worker.core.table import Column, ValueKind
-from shardmerge.worker.core.table_plan import ColumnPlan, Computed, PythonFunction, RowTransform, TablePlan
+from shardmerge.worker.core.table_plan import ColumnPlan, ComputedValue, PythonFunction, RowTransform, TablePlan
 from shardmerge.worker.rules.python import allowed_modules
 from shardmerge.worker.rules.python.functions import Unusable, load
 from shardmerge.worker.rules.python.results import BadResult, Outputs, checked, output_arrow_type
@@ -42,7 +42,7 @@ def plan(name: str, output: Column = BIGINT, *, has_filter: bool = False) -> Tab
     """(id, n) with a column that the function computes of n."""
     made = table_plan((integer(), replace(integer(), name="n")), (0,))
     function = PythonFunction(MODULE, name, has_filter)
-    columns = (*made.columns, ColumnPlan(-1, output, output.name, Computed("bigint")))
+    columns = (*made.columns, ColumnPlan(-1, output, output.name, ComputedValue("bigint")))
     condition = str(function) if has_filter else ""
     return replace(made, columns=columns, transform=RowTransform("t", condition, (1,), True, function))
 

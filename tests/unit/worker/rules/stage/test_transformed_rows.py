@@ -16,7 +16,7 @@ from shardmerge.proto import errors, relay_pb2
 from shardmerge.proto.errors import ShardmergeError
 from shardmerge.worker.core.lane_hash import Bucket
 from shardmerge.worker.core.row_change import ChangeKind, Literals, RowChange
-from shardmerge.worker.core.table_plan import ColumnPlan, Computed, PartitionId, RowTransform, TablePlan
+from shardmerge.worker.core.table_plan import ColumnPlan, ComputedValue, PartitionId, RowTransform, TablePlan
 from shardmerge.worker.rules.stage.row_stage import RowStage, TableStage, as_decoded
 from shardmerge.worker.rules.stage.server_filter import ServerFilter
 from shardmerge.worker.rules.transform.client import as_stream
@@ -30,7 +30,7 @@ def plan() -> TablePlan:
     """`n AS doubled` of (id, n, v): id mapped, n doubled and left out itself, v renamed; n > 0 passes."""
     made = table_plan((integer(), replace(integer(), name="n"), text("v")), (0,))
     columns = (
-        ColumnPlan(-1, replace(integer(), name="doubled"), "doubled", Computed("n * 2 AS doubled")),
+        ColumnPlan(-1, replace(integer(), name="doubled"), "doubled", ComputedValue("n * 2 AS doubled")),
         ColumnPlan(2, made.table.columns[2], "word"),
         ColumnPlan(0, made.table.columns[0], "id", PartitionId(SHIFT, 55)),
     )

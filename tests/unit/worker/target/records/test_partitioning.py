@@ -17,7 +17,7 @@ from shardmerge.worker.target.records.partitioning import (
     DrainTo,
     Growing,
     Keep,
-    Leaving,
+    LeavingTable,
     Partitioning,
     Repartition,
     merge_partitionings,
@@ -182,7 +182,7 @@ def test_a_target_keeps_one_lane_while_a_shard_table_has_a_further_key() -> None
 
 
 PLACE = StatementPlace(SourcePosition("bin.000001", 70, "", "server"), 40)
-LEFT = replace(DEALING, leaving=(Leaving(SPREAD.shard, PLACE, one_lane=True),))
+LEFT = replace(DEALING, leaving=(LeavingTable(SPREAD.shard, PLACE, one_lane=True),))
 
 GROWN = replace(DEALING, growing=(Growing(SPREAD.shard, SourcePosition("bin.000001", 150), ("v",)),))
 

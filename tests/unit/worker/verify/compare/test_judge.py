@@ -20,7 +20,7 @@ from shardmerge.worker.verify.compare.judge import (
     diff_rows,
     differing_columns,
 )
-from shardmerge.worker.verify.compare.keys import Key
+from shardmerge.worker.verify.compare.keys import RowKey
 from tests.unit.worker.snapshot.shards import PLAN, Step, change_of, history
 
 COLUMNS = (
@@ -31,8 +31,8 @@ BASE = 5 << 44
 _CHOICES = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 11), st.integers(0, 11)), max_size=60)
 
 
-def key_at(number: int) -> Key:
-    return Key((b"%d" % (BASE | number),), (b"%d" % number,))
+def key_at(number: int) -> RowKey:
+    return RowKey((b"%d" % (BASE | number),), (b"%d" % number,))
 
 
 def row_at(number: int, value: int | None) -> Row:

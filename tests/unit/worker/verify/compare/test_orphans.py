@@ -5,14 +5,14 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shardmerge.worker.verify.compare.keys import Key
+from shardmerge.worker.verify.compare.keys import RowKey
 from shardmerge.worker.verify.compare.orphans import OrphanVerdict, Touched, judge_orphans
 
 _NUMBERS = st.frozensets(st.integers(0, 7))
 
 
-def key_at(number: int) -> Key:
-    return Key((b"%d" % number,), (b"%d" % number,))
+def key_at(number: int) -> RowKey:
+    return RowKey((b"%d" % number,), (b"%d" % number,))
 
 
 @given(_NUMBERS, _NUMBERS, _NUMBERS, _NUMBERS)

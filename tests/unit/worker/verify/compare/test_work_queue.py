@@ -10,7 +10,7 @@ from shardmerge.worker.core.stop_signal import StopSignal
 from shardmerge.worker.verify.compare.compared_relations import RelationShard
 from shardmerge.worker.verify.compare.compared_tables import ComparedTable, compared_table
 from shardmerge.worker.verify.compare.judge import Missing
-from shardmerge.worker.verify.compare.keys import Key
+from shardmerge.worker.verify.compare.keys import RowKey
 from shardmerge.worker.verify.compare.messages import fill_report
 from shardmerge.worker.verify.compare.work_queue import Work, WorkQueue
 from tests.unit.worker.target.tables.test_row_ownership import TARGET, shard
@@ -92,7 +92,7 @@ def test_a_task_that_only_reports_it_is_alive_keeps_its_piece() -> None:
 
 
 def test_a_report_with_long_keys_counts_all_rows_and_fits_into_a_message() -> None:
-    keys = [Key((b"'%03d" % at + b"k" * (1 << 18) + b"'",), ()) for at in range(200)]
+    keys = [RowKey((b"'%03d" % at + b"k" * (1 << 18) + b"'",), ()) for at in range(200)]
     report = pb.WorkReport()
     fill_report(report, [Missing(key) for key in keys[:100]], keys[100:], table(), None, 10_000)
     assert (report.missing, report.unjudged) == (100, 100)

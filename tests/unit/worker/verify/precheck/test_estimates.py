@@ -11,7 +11,7 @@ from shardmerge.worker.verify.precheck.estimates import (
     ROWS_PER_SECOND,
     Connections,
     Size,
-    Slots,
+    SubtaskSlots,
     at_source,
     at_target,
     copy_seconds,
@@ -31,14 +31,14 @@ def _subtask(mode: config.TaskMode, threads: int = 0, lanes: int = 0) -> config.
 
 
 def test_slots_are_those_of_the_units() -> None:
-    assert slots_of(_subtask(config.TASK_MODE_ALL)) == Slots(defaults.READERS, defaults.LANES)
+    assert slots_of(_subtask(config.TASK_MODE_ALL)) == SubtaskSlots(defaults.READERS, defaults.LANES)
     everything = slots_of(_subtask(config.TASK_MODE_ALL, 3, 5))
     assert (everything.at_once, everything.least, everything.with_joins) == (5, 5, 10)
     assert slots_of(_subtask(config.TASK_MODE_ALL, 8, 2)).least == 2, "a copy needs one"
     assert slots_of(_subtask(config.TASK_MODE_FULL, 8)).least == 1
-    assert slots_of(_subtask(config.TASK_MODE_FULL, 3, 5)) == Slots(3, 0)
+    assert slots_of(_subtask(config.TASK_MODE_FULL, 3, 5)) == SubtaskSlots(3, 0)
     assert slots_of(_subtask(config.TASK_MODE_FULL, 3, 5)).with_joins == 3
-    assert slots_of(_subtask(config.TASK_MODE_INCREMENTAL, 3, 5)) == Slots(0, 5)
+    assert slots_of(_subtask(config.TASK_MODE_INCREMENTAL, 3, 5)) == SubtaskSlots(0, 5)
 
 
 def test_connections() -> None:

@@ -12,7 +12,14 @@ from shardmerge.worker.core.batch import Batch
 from shardmerge.worker.core.lane_hash import Bucket
 from shardmerge.worker.core.position import SourcePosition
 from shardmerge.worker.core.row_change import RowChange
-from shardmerge.worker.core.table_plan import ColumnPlan, Computed, PartitionId, PythonFunction, RowTransform, TablePlan
+from shardmerge.worker.core.table_plan import (
+    ColumnPlan,
+    ComputedValue,
+    PartitionId,
+    PythonFunction,
+    RowTransform,
+    TablePlan,
+)
 from shardmerge.worker.core.uncomputed import UncomputedChange
 from shardmerge.worker.rules.stage.row_stage import RowStage
 from shardmerge.worker.rules.stage.server_filter import ServerFilter
@@ -30,7 +37,7 @@ def _plan(flavor: str, *, moved: bool, lacks: bool) -> TablePlan:
     _, plan, _ = kept(flavor)
     inputs = tuple(column.index for column in plan.columns if arrow_type(column.column) is not None)
     assert len(inputs) > 15
-    computed = ColumnPlan(-1, computed_column("sum", "string", nullable=True), "sum", Computed("string"))
+    computed = ColumnPlan(-1, computed_column("sum", "string", nullable=True), "sum", ComputedValue("string"))
     columns = list(plan.columns)
     if moved:
         [slot] = plan.key

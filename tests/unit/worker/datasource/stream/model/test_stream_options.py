@@ -14,8 +14,8 @@ from shardmerge.worker.datasource.stream.model.start import (
     AtPosition,
     AtTime,
     Latest,
-    Snapshot,
     Start,
+    WithSnapshot,
     parse_starts,
 )
 
@@ -26,7 +26,7 @@ UUID = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
 
 def test_defaults_and_values() -> None:
     found = parse_stream_options(ONE)
-    assert (found.starts, found.on_ddl) == ({"mysql-01": Snapshot()}, OnDdl.STOP)
+    assert (found.starts, found.on_ddl) == ({"mysql-01": WithSnapshot()}, OnDdl.STOP)
     assert (found.most_bytes, found.tasks) == (64 << 20, 1)
     given = {"DDL": "Event", "max-bytes-per-batch": "1000", "tasks-per-source": "4", "password": "secret"}
     found = parse_stream_options(ONE | given | {"start": "latest", "columns": "a, b"})
@@ -39,7 +39,7 @@ def test_defaults_and_values() -> None:
 @pytest.mark.parametrize(
     ("text", "start"),
     [
-        ("snapshot", Snapshot()),
+        ("snapshot", WithSnapshot()),
         (" Latest ", Latest()),
         ("mysql-bin.000042:1234", AtPosition(SourcePosition("mysql-bin.000042", 1234))),
         ("/var/log/b.1:4", AtPosition(SourcePosition("/var/log/b.1", 4))),

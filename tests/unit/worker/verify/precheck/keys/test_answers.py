@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shardmerge.master.precheck.key_merge import (
-    Stream,
+    KeyStream,
     groups,
     opened,
     overlapping,
@@ -20,7 +20,7 @@ from shardmerge.master.precheck.key_merge import (
 )
 from shardmerge.proto import worker_pb2 as pb
 from shardmerge.proto.errors import ShardmergeError
-from shardmerge.worker.verify.precheck.keys.key_proof import Entry, batches, merged, number_order
+from shardmerge.worker.verify.precheck.keys.key_proof import KeyEntry, batches, merged, number_order
 
 _NUMBERS = st.integers(-(1 << 63), (1 << 64) - 1)
 
@@ -83,7 +83,7 @@ def test_bytes_sort_as_the_numbers_do(pairs: list[tuple[int, int]]) -> None:
 @given(st.lists(st.lists(st.integers(0, 50)), max_size=5), st.integers(1, 3))
 def test_what_is_there_twice_is_found(tables: list[list[int]], sources: int) -> None:
     """Compared with counting all keys."""
-    streams: list[Stream] = []
+    streams: list[KeyStream] = []
     for source in range(sources):
         mine = tables[source::sources]
         entries = merged([_ascending(number, keys) for number, keys in enumerate(mine)])
@@ -98,8 +98,8 @@ def test_what_is_there_twice_is_found(tables: list[list[int]], sources: int) -> 
     assert len(proof.shown) == min(proof.twice, 10)
 
 
-def _ascending(table: int, keys: list[int]) -> Iterator[Entry]:
-    return iter([Entry(number_order([key]), table, str(key)) for key in sorted(keys)])
+def _ascending(table: int, keys: list[int]) -> Iterator[KeyEntry]:
+    return iter([KeyEntry(number_order([key]), table, str(key)) for key in sorted(keys)])
 
 
 def test_a_key_without_end_takes_no_memory() -> None:
@@ -119,7 +119,7 @@ def test_a_key_without_end_takes_no_memory() -> None:
 
 
 def test_a_stream_out_of_order_is_no_proof() -> None:
-    entries = iter([Entry(b"b", 0, "b"), Entry(b"a", 0, "a")])
+    entries = iter([KeyEntry(b"b", 0, "b"), KeyEntry(b"a", 0, "a")])
     with pytest.raises(ShardmergeError, match="KeyOrder"):
         list(batches("f", ["t"], entries))
     assert opened("s1", iter(())) is None
