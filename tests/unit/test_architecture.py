@@ -86,7 +86,6 @@ def test_the_folders_are_in_the_order_of_the_import_contract() -> None:
 # --- names
 
 _SHARED_NAMES = {
-    "CreateTable": "the text of a table's definition, cut into items, and a parsed statement: both are a CREATE TABLE",
     "FollowingStatements": "of a stream, and of parked tables: both read the statements that follow one",
     "Load": "one is a block of a task file, whose name is part of the JSON Schema",
     "Tls": "one is for programs of users (docs/how-to/call-from-a-program.md), the other is of a server's endpoint",

@@ -27,7 +27,7 @@ from types import MappingProxyType
 
 from shardmerge.proto.sql_lexer import Kind, edited, quote_name
 from shardmerge.worker.core.sql.clause import ClauseKind
-from shardmerge.worker.core.sql.table_text import Item, TableText, UnreadableCreateTable, read_create_table
+from shardmerge.worker.core.sql.table_text import TableItem, TableText, UnreadableCreateTable, read_create_table
 from shardmerge.worker.core.sql.token_reader import find_words
 from shardmerge.worker.core.table import Column, ValueKind
 from shardmerge.worker.core.table_plan import AddPrefix, AddSuffix, ColumnPlan, ComputedValue, Constant, PartitionId
@@ -122,7 +122,7 @@ def retyped_item(statement: str, name: str, type_text: str, other: str) -> str:
     return f"{text[:named]} {other}{_OWN_COLLATION.sub('', text[named + 1 + len(type_text) :], count=1)}"
 
 
-def _numbering(item: Item, *, numbered: bool) -> _Edits:
+def _numbering(item: TableItem, *, numbered: bool) -> _Edits:
     """Adds or removes AUTO_INCREMENT; a column with it is always NOT NULL."""
     if not numbered:
         yield from _removal(item, "AUTO_INCREMENT")
@@ -133,7 +133,7 @@ def _numbering(item: Item, *, numbered: bool) -> _Edits:
         yield found[1], found[1], " AUTO_INCREMENT"
 
 
-def _removal(item: Item, word: str) -> _Edits:
+def _removal(item: TableItem, word: str) -> _Edits:
     """Removes an attribute of a column, with a version comment of its own."""
     found = item.place(word)
     if found is None:
@@ -191,7 +191,7 @@ def fallback_collations(collation: str, *, as_utf8: bool = False) -> tuple[str, 
     return tuple(each for each in found if each != collation)
 
 
-def _column_edits(item: Item, column: Column, plan: ColumnPlan | None, replaced: Mapping[str, str]) -> _Edits:
+def _column_edits(item: TableItem, column: Column, plan: ColumnPlan | None, replaced: Mapping[str, str]) -> _Edits:
     """Edits of a column's type and collations."""
     found = item.tokens
     if plan is not None and plan.mapping is not None:
@@ -227,7 +227,7 @@ def _computed_item(plan: ColumnPlan) -> str:
     return f"{quote_name(plan.target_name)} {column.type_text}{charset}{'' if column.nullable else ' NOT NULL'}"
 
 
-def _renames(item: Item, renamed: Mapping[str, str]) -> _Edits:
+def _renames(item: TableItem, renamed: Mapping[str, str]) -> _Edits:
     """The columns' new names everywhere; an index of the same name may change with them."""
     for token in item.tokens if renamed else ():
         if token.kind is Kind.NAME and token.text in renamed:

@@ -21,7 +21,7 @@ class UnreadableCreateTable(ValueError):
 
 
 @dataclass(frozen=True)
-class Item:
+class TableItem:
     """A column, key, check or other part of a table. ``name``: of a column, an index or a constraint, "" for none.
     ``text``: between the commas, from ``start`` on in the CREATE TABLE."""
 
@@ -110,7 +110,7 @@ class TableText:
     """A CREATE TABLE. ``items``: its columns, keys and checks. ``end``: where their list ends."""
 
     text: str
-    items: tuple[Item, ...]
+    items: tuple[TableItem, ...]
     end: int
 
     @cached_property
@@ -119,7 +119,7 @@ class TableText:
         return tokens(self.text[self.end :])
 
     @cached_property
-    def columns(self) -> tuple[Item, ...]:
+    def columns(self) -> tuple[TableItem, ...]:
         return tuple(item for item in self.items if item.kind is ClauseKind.ADD_COLUMN)
 
     @cached_property
@@ -164,7 +164,7 @@ class TableText:
         found = self.partitions
         return " ".join(self.text[self.end + found[0].start :].removesuffix("*/").split()) if found else ""
 
-    def column(self, name: str) -> Item | None:
+    def column(self, name: str) -> TableItem | None:
         """By its name in any case."""
         return next((item for item in self.columns if item.name.lower() == name.lower()), None)
 
@@ -190,7 +190,7 @@ def read_create_table(text: str) -> TableText:
     """The parts of what SHOW CREATE TABLE prints. Raises :class:`UnreadableCreateTable`."""
     if _HEAD.match(text) is None:
         raise UnreadableCreateTable("no CREATE TABLE with a list of columns")
-    items: list[Item] = []
+    items: list[TableItem] = []
     depth = begin = 0
     for cut in _CUT.finditer(text):
         symbol, at = cut[1], cut.start()
@@ -260,13 +260,13 @@ _ELEMENTS = {
 INDEXES = frozenset({ClauseKind.ADD_INDEX, ClauseKind.ADD_UNIQUE, ClauseKind.ADD_PRIMARY_KEY})
 
 
-def _item(text: str, begin: int, end: int) -> Item:
+def _item(text: str, begin: int, end: int) -> TableItem:
     """The item ``text[begin:end]``."""
     part = text[begin:end].strip()
     start = text.index(part, begin)
     if own := _NAME.match(part):
-        return Item(ClauseKind.ADD_COLUMN, own[1].replace("``", "`"), part, start)
-    item = Item(ClauseKind.OTHER, "", part, start)
+        return TableItem(ClauseKind.ADD_COLUMN, own[1].replace("``", "`"), part, start)
+    item = TableItem(ClauseKind.OTHER, "", part, start)
     words = TokenReader(item.tokens, "")
     words.take("CONSTRAINT", "UNIQUE", "FULLTEXT", "SPATIAL", "VECTOR")
     words.take("INDEX", "KEY")
@@ -278,7 +278,7 @@ def _item(text: str, begin: int, end: int) -> Item:
     return replace(item, kind=ClauseKind.OTHER if kind is ClauseKind.ADD_COLUMN else kind, name=words.quoted_name())
 
 
-def _index(item: Item) -> Index:
+def _index(item: TableItem) -> Index:
     found = item.tokens
     first = next((at for at, token in enumerate(found) if token.is_symbol("(")), len(found))
     words = TokenReader(found[first:], "")
