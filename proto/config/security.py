@@ -64,7 +64,13 @@ class Security(FileModel):
     Contents of certificates and keys are stored encrypted with the source or the task, like a password. They may be the
     output of `dmctl encrypt`."""
 
-    ssl_ca: Annotated[str, Key("The server's certificate must come from this file.")] = ""
+    ssl_ca: Annotated[
+        str,
+        Key(
+            "The server's certificate must come from this file. The host name in it is not compared: where the "
+            "authority serves others too, give cert-allowed-cn."
+        ),
+    ] = ""
     ssl_cert: Annotated[str, Key("This side's certificate.")] = ""
     ssl_key: Annotated[str, Key("Its key.")] = Field(default="", repr=False)
     cert_allowed_cn: Annotated[tuple[str, ...], Key("Common names that the server's certificate may have.")] = ()
