@@ -289,7 +289,7 @@ def test_an_event_that_is_another_one_at_the_source(servers: Servers) -> None:
         file.seek(head.offset.byte - 5)
         file.write(bytes([byte ^ 1]))
     relay.start()
-    failure = until(relay.failure, "the relay stops for good")
+    failure = until(relay.failure, "the relay stops for good", 60)
     assert failure.spec is errors.relay.SOURCE_LOG_RESET
     assert "another one" in failure.message
     assert relay.head() == head

@@ -56,7 +56,7 @@ def test_a_worker_without_the_relay_log_does_not_continue_there(
         fragile.start()
         fragile.execute(*["INSERT INTO shard.t (v) VALUES ('new')"] * 9)
         rig.renew_relay(tmp_path / "another worker")
-        outcome = rig.replicate(1).join()
+        outcome = rig.replicate(1).join(60)
         assert isinstance(outcome, Failed)
         assert outcome.error.spec is errors.relay.SOURCE_LOG_RESET
         assert file in outcome.error.message
