@@ -206,7 +206,7 @@ class StatementDriver:
             self._leave_to_copy(statement, changes)
             if override is None:
                 last = self._execute_following(statement, ddl, session, changes, may_execute, stop, began, parks=parks)
-            parked = {number: change.parked for number, change in changes.parked.items()}
+            parked = changes.parked_records
             leaving = {at: change.leaving.offset for at, change in changes.parked.items() if change.leaving is not None}
             if self._shared.queue is not None:
                 # Before the records: the lock agent reads these first.
@@ -505,7 +505,7 @@ class StatementDriver:
         result = changes.apply().checked(changes.before, f"the statement at {statement.position}")
         uncopied, executed = changes.removed & changes.before.copies.keys(), changes.executed
         creations = {number: creation for number, (_, creation) in changes.structures.items()}
-        parked = {number: change.parked for number, change in changes.parked.items()}
+        parked = changes.parked_records
 
         def also(inner: Session) -> None:
             ddl_progress.write_creations(inner, who, creations)

@@ -97,7 +97,7 @@ class ParkAgain:
         )
         changes = StatementChanges(before, self.context.numbers)
         context.at_target(lambda session: self._park(context, found, changes, session, stop))
-        parked = {number: change.parked for number, change in changes.parked.items()}
+        parked = changes.parked_records
         self.queue.park(parked, {number: found[number].group_end for number in parked})
         return frozenset(parked)
 
@@ -148,7 +148,7 @@ class ParkAgain:
                     if error.spec.retryable:
                         raise
                     # It is raised again when the table's stream has reached the statement.
-        parked = {number: change.parked for number, change in changes.parked.items()}
+        parked = changes.parked_records
         if not parked:
             return
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -32,12 +32,14 @@ def rows_before_copy(
     own = [plan for plan in members.own.values() if plan.table.full_name not in names]
     merged = (*added, *own, *members.same_task, *members.other_tasks)
     copies = _read_copies(session, who)
+    numbers: defaultdict[str, set[int]] = defaultdict(set)
+    for number, table in enumerate(tables):
+        numbers[table.full_name].add(number)
     for plan in added:
         found = find_target(session, plan)
         if found is None:
             continue
-        numbers = {number for number, table in enumerate(tables) if table.full_name == plan.table.full_name}
-        is_earlier, others = copies.of(plan, numbers)
+        is_earlier, others = copies.of(plan, numbers[plan.table.full_name])
         owned = owned_rows(plan, merged)
         if isinstance(owned, AllRows) and others:
             owned = NotSeparable("other shard tables have rows in it that are not merged into it now")

@@ -181,6 +181,10 @@ class StatementChanges:
         return {number: change for number, change in self.tables.items() if isinstance(change, ParkedAt)}
 
     @property
+    def parked_records(self) -> dict[int, Parked]:
+        return {number: change.parked for number, change in self.parked.items()}
+
+    @property
     def changed(self) -> dict[int, Changed]:
         """The tables that the statement creates, alters or renames, without those that it removes."""
         return {
