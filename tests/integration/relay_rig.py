@@ -41,6 +41,15 @@ def open_relay(server: Database, directory: Path, segment_bytes: int = SMALL, us
     )
 
 
+def cut_dumps(server: Database, cut_before: set[int]) -> set[int]:
+    """End the dumps that are not in ``cut_before``, and return their numbers. They are the relay's own, and the short
+    one that compares the last events before and ends by itself."""
+    threads = until(lambda: {at for at in server.dump_threads() if at not in cut_before}, "a new dump")
+    for thread in threads:
+        server.kill_thread(thread)
+    return threads
+
+
 class Servers:
     """Servers of one flavor and their relays, which end after the test."""
 

@@ -22,6 +22,7 @@ from tests.integration.relay_rig import (
     Writer,
     caught_up,
     create_table,
+    cut_dumps,
     end_of,
     executed,
     failed_with,
@@ -156,11 +157,9 @@ def test_cut_connections_after_a_switch_lose_and_repeat_nothing(servers: Servers
     with Writer(new) as writer:
         killed: set[int] = set()
         for number in range(6):
-            [thread] = until(lambda: [at for at in new.dump_threads() if at not in killed], "a new dump")
             done = writer.done
             until(lambda done=done: writer.done > done + 20, "the writer goes on")
-            new.execute(f"KILL {thread}")
-            killed.add(thread)
+            killed |= cut_dumps(new, killed)
             if number == 3:
                 new.execute("FLUSH BINARY LOGS")
     caught_up(again, new)

@@ -35,6 +35,7 @@ from tests.integration.mariadb_relay_rig import (
     served,
     source,
 )
+from tests.integration.relay_rig import cut_dumps
 from tests.support.disk import fill, small_disk
 from tests.support.mariadb import MariaDB
 from tests.support.server_ids import unleased
@@ -50,12 +51,8 @@ def test_cut_connections_lose_and_repeat_nothing(source: MariaDB, make_relay: Ma
     with Writer(source) as writer:
         killed: set[int] = set()
         for _ in range(6):
-            # There are several threads if a connection was lost for another reason.
-            threads = until(lambda: [at for at in source.dump_threads() if at not in killed], "a new dump")
+            killed |= cut_dumps(source, killed)
             done = writer.done
-            for thread in threads:
-                source.kill_thread(thread)
-            killed.update(threads)
             until(lambda done=done: writer.done > done + 20, "the writer goes on")
     assert_same(relay, source)
     until(lambda: relay.status().error is None, "the error is forgotten")

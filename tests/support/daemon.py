@@ -179,6 +179,15 @@ class Daemon:
         self._process.kill()
         self._process.wait()
 
+    def kill_jvm(self) -> None:
+        """kill -9 of the JVM; return when the worker, which restarts in place, is ready again: what is lost while it
+        starts ends it."""
+        pid = self.pid
+        self._log_begin = self.log.stat().st_size
+        os.kill(self.jvm_pid(), signal.SIGKILL)
+        self.wait_until_ready()
+        assert self.pid == pid
+
     def kill_all(self) -> None:
         """kill -9 of the daemon and all processes that it has started: as if the machine had failed."""
         for process in self.session():
@@ -240,7 +249,8 @@ class Daemon:
         """Return the process id of the JVM of the Spark driver (in local mode also of the executor); without Spark that
         of the process that forks the tasks. The worker restarts in place when it is killed."""
         for process in self.session():
-            if _name(process) == "java" or _has_argument(process, FORK_SERVER):
+            # A task that was forked has the same command line.
+            if _name(process) == "java" or (_has_argument(process, FORK_SERVER) and _parent(process) == self.pid):
                 return process.pid
         raise AssertionError(f"{self.name} has no JVM: {self.last_lines()}")
 

@@ -40,18 +40,7 @@ def _kill_both(world: World) -> None:
 
 
 def _kill_jvm(world: World) -> None:
-    worker = world.cluster.worker_of("mysql-01")
-    jvm, pid = worker.jvm_pid(), worker.pid
-    os.kill(jvm, signal.SIGKILL)
-    until(lambda: worker.alive and _other_jvm(worker.jvm_pid, jvm), "the worker starts a new JVM in place", 300)
-    assert worker.pid == pid
-
-
-def _other_jvm(jvm_pid: Callable[[], int], old: int) -> bool:
-    try:
-        return jvm_pid() != old
-    except AssertionError:
-        return False
+    world.cluster.worker_of("mysql-01").kill_jvm()
 
 
 def _kill_spark_tasks(world: World) -> None:

@@ -116,15 +116,19 @@ class ProcessRunner(LocalRunner):
         self._made = get_context("forkserver")
         self._made.set_forkserver_preload(list(PRELOADED))
         forkserver.ensure_running()
+        server = cast("Any", forkserver)._forkserver
         # Not by its command line: it has this process's own until it executes its program.
-        self._parent = psutil.Process(cast("Any", forkserver)._forkserver._forkserver_pid)
+        self._parent = psutil.Process(server._forkserver_pid)
+        # Python would start another one for the next process. A JVM that is lost stays so until the worker starts anew.
+        server.ensure_running = self._require_parent
         self.processes: list[ForkServerProcess] = []
         """Of the newest job."""
 
     @property
     def lost(self) -> bool:
-        with suppress(psutil.Error):
-            return self._parent.status() == psutil.STATUS_ZOMBIE
+        # Not by its state: a process is a zombie while its threads end, and Python takes it for alive until then.
+        with suppress(ChildProcessError):
+            return os.waitid(os.P_PID, self._parent.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
         return True
 
     def stop(self) -> None:
@@ -142,15 +146,15 @@ class ProcessRunner(LocalRunner):
         work = cloudpickle.dumps((name, body, of_process(), networks.of_process(), dict(os.environ)))
         ends: list[Connection] = []
         processes: list[ForkServerProcess] = []
-        for index in range(count):
-            mine, its = self._made.Pipe(duplex=False)
-            process = self._made.Process(target=run_task, args=(work, index, its), daemon=True)
-            process.start()
-            its.close()
-            ends.append(mine)
-            processes.append(process)
-        self.processes = processes
         try:
+            for index in range(count):
+                mine, its = self._made.Pipe(duplex=False)
+                process = self._made.Process(target=run_task, args=(work, index, its), daemon=True)
+                process.start()
+                its.close()
+                ends.append(mine)
+                processes.append(process)
+            self.processes = processes
             return self._outcomes(name, ends, stop)
         finally:
             for process, end in zip(processes, ends, strict=True):
@@ -176,10 +180,18 @@ class ProcessRunner(LocalRunner):
                 return [TaskStopped()] * len(ends)
         return [found[index] for index in range(len(ends))]
 
+    def _require_parent(self) -> None:
+        if self.lost:
+            raise _parent_lost()
+
     def _loss(self, name: str) -> ShardmergeError:
         if self.lost:
-            return errors.worker.SPARK_LOST(reason="the process that forks the tasks has ended")
+            return _parent_lost()
         return errors.worker.SPARK_TASK_LOST(job=name, reason="its process has ended")
+
+
+def _parent_lost() -> ShardmergeError:
+    return errors.worker.SPARK_LOST(reason="the process that forks the tasks has ended")
 
 
 def run_task(work: bytes, index: int, end: Connection) -> None:

@@ -11,12 +11,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shardmerge.proto import failpoints
+from shardmerge.proto import errors, failpoints
 from shardmerge.proto.config.daemon.daemon_file import parse_worker
+from shardmerge.proto.errors import ShardmergeError
+from shardmerge.worker.core.stop_signal import StopSignal
+from shardmerge.worker.core.task_runner import TaskBody, TaskDone, TaskOutcome
 from tests.support.cluster import parse_position
 from tests.support.daemon import ROOT, to_yaml
 from tests.support.hooks import Hooks
 from tests.support.judge import PartitionIds
+from tests.support.task_runners import ProcessRunner
 from tests.support.wait import until
 
 
@@ -88,3 +92,24 @@ def test_a_held_moment_is_reached_once_and_released(tmp_path: Path, monkeypatch:
     assert program.is_alive()
     moments.release("a.moment")
     until(lambda: not program.is_alive(), "the program goes on")
+
+
+class _Nothing(TaskBody):
+    def __call__(self, index: int) -> TaskOutcome:
+        return TaskDone()
+
+
+def test_tasks_do_not_outlive_the_loss_of_what_starts_them() -> None:
+    """As with a JVM that was killed, the process that lost it runs no further task; a new runner does."""
+    runner = ProcessRunner()
+    assert runner.run("job", 1, _Nothing(), StopSignal()) == [TaskDone()]
+    runner.stop()
+    until(lambda: runner.lost, "it has noticed")
+    with pytest.raises(ShardmergeError) as caught:
+        runner.run("job", 1, _Nothing(), StopSignal())
+    assert caught.value.spec is errors.worker.SPARK_LOST
+    assert runner.lost
+    assert runner.free_slots == runner.total_slots
+    again = ProcessRunner()
+    assert again.run("job", 1, _Nothing(), StopSignal()) == [TaskDone()]
+    again.stop()
