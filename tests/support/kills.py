@@ -332,7 +332,7 @@ def kill_at_each(
     no process goes past it unnoticed.
 
     ``kills``: pairs if a moment occurs several times. ``nudge``: called repeatedly until the moment is reached. The
-    moments ``of_owner`` count at any worker, and the victim "worker" is then that one: after the death of a lock's
+    moments ``of_owner`` count at any worker, and the victim "worker" or "jvm" is then its: after the death of a lock's
     owner, another source runs the statement.
     """
     hooks = world.cluster.hooks
@@ -362,6 +362,8 @@ def kill_at_each(
         try:
             if by_owner and victim == "worker":
                 _kill(worker)
+            elif by_owner and victim == "jvm":
+                worker.kill_jvm()
             else:
                 kill = _lose_leases if victim == "etcd" else VICTIMS[victim]
                 kill(world)

@@ -73,6 +73,7 @@ log = get_logger()
 _LEASE_POLL_SECONDS = 0.2
 _ETCD_PAUSE_SECONDS = 1.0
 _HISTORY_SECONDS = 2.0
+_LOST_SECONDS = 2.0  # of a drain after Spark was lost: no lane is left that could finish its work
 _RECONCILE, _LEASE_GUARD = "reconcile", "lease-guard"
 _SERVICES = ("shardmerge.v1.Worker", "shardmerge.v1.Relay", "shardmerge.v1.WorkerCompare", "shardmerge.v1.CompareDesk")
 
@@ -185,6 +186,8 @@ class Daemon:
     def close(self) -> None:
         """Drain within the budget: units stop, the lease is revoked, the server ends."""
         budget = float(self._config.drain_seconds)
+        if self._spark.lost:
+            budget = min(budget, _LOST_SECONDS)
         self._loops.ended(_RECONCILE)
         log.info("draining", seconds=budget)
         self._watch.stop()

@@ -306,7 +306,11 @@ class WorkerFile(DaemonFile):
         Key("Seconds without etcd after which the worker counts as lost and stops its lanes. DM: 60.", sample="10"),
     ] = defaults.KEEPALIVE_TTL_SECONDS
     drain_seconds: Annotated[
-        Seconds, Key("Our own: seconds that a stop may take to finish work in progress.", sample="10")
+        Seconds,
+        Key(
+            "Our own: seconds that a stop may take to finish work in progress; 2 at most after the JVM was lost.",
+            sample="10",
+        ),
     ] = defaults.DRAIN_SECONDS
     max_inflated_event_mib: Annotated[
         int,
