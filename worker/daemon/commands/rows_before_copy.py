@@ -35,8 +35,12 @@ def rows_before_copy(
     numbers: defaultdict[str, set[int]] = defaultdict(set)
     for number, table in enumerate(tables):
         numbers[table.full_name].add(number)
+    targets: dict[str, Table | None] = {}
     for plan in added:
-        found = find_target(session, plan)
+        at = plan.target_name
+        if at not in targets:
+            targets[at] = find_target(session, plan)
+        found = targets[at]
         if found is None:
             continue
         is_earlier, others = copies.of(plan, numbers[plan.table.full_name])
@@ -46,7 +50,6 @@ def rows_before_copy(
         if not is_earlier and not _is_indexed(owned, found):
             continue
         condition = "" if isinstance(owned, AllRows | NotSeparable) else f" WHERE {owned.condition}"
-        at = plan.target_name
         if not rows(session, f"SELECT 1 FROM {at}{condition} LIMIT 1"):
             continue
         values = {"task": who.task, "source": who.source, "table": plan.table.full_name, "target": at}
@@ -61,11 +64,11 @@ _Target = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class _Copies:
-    """The recorded copies of all tasks. ``own``: of this subtask's shard tables, by number; ``others``: how many of
-    other subtasks there are, by target; both with targets in lower case."""
+    """The recorded copies of all tasks. ``own``: of this subtask's shard tables, by number; ``counts``: how many there
+    are of all, by target; both with targets in lower case."""
 
     own: Mapping[int, _Target]
-    others: Mapping[_Target, int]
+    counts: Mapping[_Target, int]
 
     def of(self, plan: TablePlan, numbers: Collection[int]) -> tuple[bool, bool]:
         """Whether the shard table may have been merged into the target of ``plan`` before, and whether the copy of
@@ -73,14 +76,14 @@ class _Copies:
         ``numbers``: of the shard table."""
         target = plan.target_schema.lower(), plan.target_table.lower()
         is_earlier = any(self.own.get(number, target) == target for number in numbers)
-        into = sum(1 for number, at in self.own.items() if at == target and number not in numbers)
-        return is_earlier, bool(into or self.others.get(target))
+        same = sum(1 for number in numbers if self.own.get(number) == target)
+        return is_earlier, self.counts.get(target, 0) > same
 
 
 def _read_copies(session: Session, who: SubtaskKey) -> _Copies:
     """Raises ``pymysql.MySQLError``."""
     own: dict[int, _Target] = {}
-    others: Counter[_Target] = Counter()
+    counts: Counter[_Target] = Counter()
     columns = "`task`, `source`, `shard`, `target_schema`, `target_table`"
     for task, source, shard, schema, table in rows(
         session, f"SELECT {columns} FROM {quote_name(who.schema)}.`snapshot_table`"
@@ -88,9 +91,8 @@ def _read_copies(session: Session, who: SubtaskKey) -> _Copies:
         target = text_of(schema).lower(), text_of(table).lower()
         if (text_of(task), text_of(source)) == who[1:]:
             own[int(str(shard))] = target
-        else:
-            others[target] += 1
-    return _Copies(own, others)
+        counts[target] += 1
+    return _Copies(own, counts)
 
 
 def _is_indexed(owned: Owned, found: Table) -> bool:

@@ -41,16 +41,14 @@ from shardmerge.worker.relay.fetch.errant_gtids import (
     list_of,
 )
 from shardmerge.worker.relay.fetch.source_state import gtid_set_at, source_state
-from shardmerge.worker.relay.log.files import FIRST_BYTE, relay_path
+from shardmerge.worker.relay.fetch.stored_tail import NOT_THERE, lost_event
+from shardmerge.worker.relay.log.files import FIRST_BYTE
 from shardmerge.worker.relay.log.relay_log import RelayLog
-from shardmerge.worker.relay.log.segment import events
 
 _ANSWER_SECONDS = 60.0
 _SCAN_SECONDS = 60.0
 _LINES = 5000
 _FIRST_LINES = 4
-_TAIL_BYTES = 64 * 1024
-_WRAPS = 1 << 32  # an event contains the lower half of its position
 _WRONG_OFFSET = 1220  # ER_ERROR_WHEN_EXECUTING_COMMAND
 
 
@@ -112,11 +110,14 @@ class _Asked:
             self._check_continues()
             if self.info.is_mariadb and _parts(gtid_set_at(self.session, position)) != _parts(position.gtid_set):
                 raise self._other(f"GTID {position.gtid_set} does not end there")
-        begin, wanted = self._tail()
-        found = {(at, server) for at, server, _ in self._lines(position.file, begin, position.pos)}
-        missing = [pos for pos, server in wanted if (pos, server) not in found]
-        if missing:
-            raise self._other(f"it lacks the event that was read up to {position.file}:{missing[0]}")
+        try:
+            lost = lost_event(self.log, self.endpoint) if self.log.generation is not None else ""
+        except ShardmergeError as error:
+            if error.spec not in NOT_THERE:
+                raise
+            lost = error.message
+        if lost:
+            raise self._other(lost)
 
     def check_other(self, states: tuple[str, str]) -> None:
         state, position = self.state, self.position
@@ -168,7 +169,7 @@ class _Asked:
     def _errant(self, known: KnownGtids) -> Errant | None:
         files = [text_of(row[0]) for row in rows(self.session, "SHOW BINARY LOGS")]
         for number in range(len(files) - 1, -1, -1):
-            before = list_of([line for _, _, line in self._page(files[number], FIRST_BYTE, _FIRST_LINES)])
+            before = list_of([line for _, line in self._page(files[number], FIRST_BYTE, _FIRST_LINES)])
             if before is not None and known.has_all(before):
                 return errant(self._order(files[number:]), known)
         raise self._unproven(
@@ -179,7 +180,7 @@ class _Asked:
         """The GTIDs of the files, one after the other."""
         deadline = time.monotonic() + _SCAN_SECONDS
         for file in files:
-            for _, _, (kind, info) in self._lines(file, FIRST_BYTE, None):
+            for kind, info in self._lines(file):
                 if time.monotonic() > deadline:
                     raise self._unproven(
                         f"to read {file} for transactions of its own takes longer than {_SCAN_SECONDS:.0f} s; FLUSH "
@@ -189,44 +190,21 @@ class _Asked:
                 if gtid is not None:
                     yield gtid
 
-    def _tail(self) -> tuple[int, list[tuple[int, int]]]:
-        """The start of the last events that were read of the position's file, and (end, server id) of each."""
-        head = self.log.head()
-        segments = self.log.segments()
-        if not segments or head.position.file != self.position.file or self.position.pos >= _WRAPS:
-            return self.position.pos, []
-        segment = segments[-1]
-        index = self.log.index_of(segment)
-        entry = index.before(max(head.offset.byte - _TAIL_BYTES, segment.begin.byte))
-        with relay_path(self.log.directory, segment.number).open("rb") as file:
-            file.seek(entry.byte)
-            data = memoryview(file.read(head.offset.byte - entry.byte))
-        begin, found = self.position.pos, list[tuple[int, int]]()
-        for header, event in events(data, 0):
-            # Artificial events have no position. The server id follows type and time stamp.
-            if header.log_pos > entry.position.pos:
-                begin = min(begin, header.log_pos - header.size)
-                found.append((header.log_pos, int.from_bytes(event[5:9], "little")))
-        return begin, found
-
-    def _lines(self, file: str, begin: int, end: int | None) -> Iterator[tuple[int, int, tuple[str, str]]]:
-        """(end, server id, (kind, info)) of the events of ``file`` that begin from ``begin`` on."""
-        at = begin
-        while end is None or at < end:
+    def _lines(self, file: str) -> Iterator[tuple[str, str]]:
+        """(kind, info) of the events of ``file``."""
+        at, is_last = FIRST_BYTE, False
+        while not is_last:
             page = self._page(file, at, _LINES)
-            yield from page
-            if len(page) < _LINES:
-                return
-            at = page[-1][0]
+            yield from (line for _, line in page)
+            is_last = len(page) < _LINES
+            at = at if is_last else page[-1][0]
 
-    def _page(self, file: str, at: int, count: int) -> list[tuple[int, int, tuple[str, str]]]:
+    def _page(self, file: str, at: int, count: int) -> list[tuple[int, tuple[str, str]]]:
+        """(byte at which it ends, (kind, info)) of the ``count`` events of ``file`` that begin at the byte ``at``."""
         statement = f"SHOW BINLOG EVENTS IN %s FROM {at} LIMIT {count}"
         try:
             # Log_name, Pos, Event_type, Server_id, End_log_pos, Info
-            return [
-                (int(row[4]), int(row[3]), (text_of(row[2]), text_of(row[5])))
-                for row in rows(self.session, statement, (file,))
-            ]
+            return [(int(row[4]), (text_of(row[2]), text_of(row[5]))) for row in rows(self.session, statement, (file,))]
         except pymysql.MySQLError as error:
             if kind_of(errno_of(error)) is ErrorKind.PRIVILEGE:
                 raise self._unproven(f"the account may not read its binlog: {reason_of(error)}") from error

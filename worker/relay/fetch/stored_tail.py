@@ -30,7 +30,7 @@ _TAIL_BYTES = 64 * 1024
 _LARGEST_TAIL = 1 << 20  # of a larger transaction, its first events are compared
 _TIME_TYPE_SERVER = 9  # bytes of the header
 _CLOCK_SECONDS = 2.0  # a recorded commit time is that of the header's second, or of the receipt within it
-_NOT_THERE = (errors.relay.SOURCE_LOG_GONE, errors.relay.BAD_PACKET, errors.relay.EVENT_CHECKSUM)
+NOT_THERE = (errors.relay.SOURCE_LOG_GONE, errors.relay.BAD_PACKET, errors.relay.EVENT_CHECKSUM)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,20 +45,26 @@ class StoredTail:
 def check_tail(log: RelayLog, endpoint: Endpoint, end: SourcePosition | None) -> None:
     """Check that the source at ``endpoint``, the server that was read last, has the last stored events. ``end``: of its
     binlog, for the message. Ends no other dump. Raises SOURCE_LOG_RESET, SOURCE_LOG_GONE, and what a dump raises."""
+    reason = lost_event(log, endpoint)
+    if reason:
+        head = log.head().position
+        raise errors.relay.SOURCE_LOG_RESET(source=log.source, position=head, found=end or head, reason=reason)
+
+
+def lost_event(log: RelayLog, endpoint: Endpoint) -> str:
+    """Which of the last stored events the server at ``endpoint`` does not have, for people; "": it has all, or none can
+    be compared. Ends no other dump. Raises SOURCE_LOG_GONE, and what a dump raises."""
     tail = stored_tail(log)
     if tail is None:
-        return
-    head = log.head().position
+        return ""
     with closing(Dump.connect(log.source, endpoint)) as dump:
         try:
-            missing = _missing(tail, dump, log.source)
+            return _missing(tail, dump, log.source)
         except ShardmergeError as error:
             # Its file may be purged once a later one was read.
-            if error.spec is errors.relay.SOURCE_LOG_GONE and tail.start.file != head.file:
-                return
+            if error.spec is errors.relay.SOURCE_LOG_GONE and tail.start.file != log.head().position.file:
+                return ""
             raise
-    if missing:
-        raise errors.relay.SOURCE_LOG_RESET(source=log.source, position=head, found=end or tail.start, reason=missing)
 
 
 def check_read(source: str, endpoint: Endpoint, position: SourcePosition, commit_time: float) -> None:
@@ -89,7 +95,7 @@ def check_read(source: str, endpoint: Endpoint, position: SourcePosition, commit
             # What the source cannot send it refuses before the format description.
             next(_ordinary(position, dump, EventFeed(source, lambda: position)), None)
         except ShardmergeError as error:
-            if error.spec not in _NOT_THERE:
+            if error.spec not in NOT_THERE:
                 raise
             reason = f"no event of its {position.file} begins there ({error.message})"
             raise errors.relay.SOURCE_LOG_RESET(
@@ -117,19 +123,19 @@ def _other_commit(source: str, dump: Dump, position: SourcePosition, commit_time
 def stored_tail(log: RelayLog) -> StoredTail | None:
     """None: nothing is stored of the server that is read now, or no dump can begin there. Raises OSError and
     RELAY_DAMAGED."""
-    generation, head = log.require(), log.head()
-    for segment in reversed(log.segments()):
+    with log.changed:  # the fetcher may append meanwhile
+        generation, head, segments = log.require(), log.head(), log.segments()
+    for segment in reversed(segments):
         if segment.number < generation.parts[-1].segment:
             break
         end = head.offset.byte if segment.end is None else segment.end.byte
-        found = _tail_of(log, segment, end)
+        found = _tail_of(log, segment, end, head.position if segment.end is None else segment.end.position)
         if found is not None:
             return found
     return None
 
 
-def _tail_of(log: RelayLog, segment: Segment, end: int) -> StoredTail | None:
-    last = log.head().position if segment.end is None else segment.end.position
+def _tail_of(log: RelayLog, segment: Segment, end: int, last: SourcePosition) -> StoredTail | None:
     with log.changed:
         entry = log.index_of(segment).before(max(end - _TAIL_BYTES, segment.begin.byte))
     if max(entry.position.pos, last.pos) > LARGEST_DUMP_POSITION:
