@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from shardmerge.proto.errors import ShardmergeError
 from shardmerge.proto.state_pb2 import BinlogOp
-from shardmerge.worker.binlog.events import EventType
+from shardmerge.worker.binlog.events import HEADER_SIZE, EventType
 from shardmerge.worker.binlog.little_endian import event_end, event_size
 from shardmerge.worker.core.lane_hash import Bucket, lane_of
 from shardmerge.worker.core.position import SourcePosition
@@ -21,7 +21,6 @@ from shardmerge.worker.core.table_plan import TablePlan
 Skips = frozenset[tuple[str, str, int]]
 """Positions (server, file, end) of row events to skip; server "": any server."""
 
-_HEADER = 19
 _TYPE_AT = 4
 _ROWS = frozenset(
     {
@@ -51,7 +50,7 @@ def skips_in_block(skips: Skips, place: SourcePosition, events: bytes) -> frozen
         return wanted
     ends: set[int] = set()
     at = 0
-    while at + _HEADER <= len(events):
+    while at + HEADER_SIZE <= len(events):
         if events[at + _TYPE_AT] in _ROWS:
             ends.add(event_end(events, at))
         at += max(event_size(events, at), 1)
