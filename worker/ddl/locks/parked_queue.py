@@ -84,7 +84,7 @@ class ParkedQueue:
         with self._changed:
             for number, offset in departing.items():
                 self._tables[number] = replace(self._of(number), leaves_at=offset)
-            self._leaving |= departing.keys()
+            self._leaving = self._leaving.union(departing)
 
     def committed(self, lowest: RelayOffset | None) -> None:
         """All lanes have committed everything up to ``lowest``; None: that is not known."""
@@ -124,7 +124,7 @@ class ParkedQueue:
         with self._changed:
             for number in numbers:
                 self._tables.pop(number, None)
-            self._leaving &= self._tables.keys()
+            self._leaving = self._leaving.intersection(self._tables)
             self._notify()
 
     def copied(self, numbers: Mapping[int, int]) -> None:
