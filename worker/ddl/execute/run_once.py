@@ -19,7 +19,7 @@ from __future__ import annotations
 import enum
 import hashlib
 import re
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 
@@ -99,6 +99,15 @@ def next_step(begun: Begun | None, statement: str, now: str) -> NextStep:
     return NextStep.RUN if begun.before == now else NextStep.HAS_RUN
 
 
+def next_step_of_run(step: NextStep, others: Iterable[Begun], now: str, *, is_recorded: bool) -> NextStep:
+    """The next step of a statement that any source of the task may run; ``step``: by the own record. ``others``: the
+    records of all sources that have begun it. ``is_recorded``: read after these: the run is recorded, in the
+    transaction that deletes them; another source has run it since this one was asked to. Pure."""
+    if step is NextStep.BEGIN and (is_recorded or any(other.before != now for other in others)):
+        return NextStep.HAS_RUN
+    return step
+
+
 def join_subject(target: TargetTable) -> str:
     """The name of the target's join lock; it differs from the lock of its statements."""
     return f"j{subject_of([target])[1:]}"
@@ -129,7 +138,8 @@ class OneRun:
     :func:`key_of_run`; a source that takes it over finds the record of the one before. ``computed``: the statement was
     computed from the tables' definitions under a lock that the caller holds, so it has not run, whatever was begun
     before. ``at``: the source's statement, where its tables alone identify the record. ``prepare``: called before the
-    tables' definitions are read for the first time.
+    tables' definitions are read for the first time. ``is_recorded``: whether the ``run`` is recorded as done, asked
+    under the lock of the subject.
     """
 
     targets: Sequence[TargetTable]
@@ -141,6 +151,7 @@ class OneRun:
     computed: bool = False
     at: Statement | None = None
     prepare: Callable[[Session], None] = lambda _: None
+    is_recorded: Callable[[Session], bool] = lambda _: False
 
     @property
     def lock_name(self) -> str:
@@ -220,8 +231,7 @@ def _look_at(session: Session, who: SubtaskKey, one: OneRun) -> tuple[NextStep, 
         step = NextStep.BEGIN
     if one.run and step is NextStep.BEGIN:
         others = ddl_progress.read_begun_by(session, *who[:2], one.key)
-        if any(other.before != now for other in others.values()):
-            step = NextStep.HAS_RUN
+        step = next_step_of_run(step, others.values(), now, is_recorded=one.is_recorded(session))
     return step, now
 
 
