@@ -15,8 +15,8 @@ from shardmerge.worker.ddl.execute.run_once import Begun
 from shardmerge.worker.ddl.locks.parked_override import OverriddenStatement
 from shardmerge.worker.target.records.executed_locks import LockRun
 from shardmerge.worker.target.records.parked_tables import Parked
+from tests.simulator.source_log import RULES, SCHEMA
 from tests.unit.shard_ddl.history_events import AlterEvent, Event, Histories, TableHistory
-from tests.unit.shard_ddl.shard_log import RULES, SCHEMA
 from tests.unit.worker.ddl.schema_join.join_model import COLLATION, shape_of, text_of
 from tests.unit.worker.ddl.schema_join.join_rows import Model
 

@@ -39,6 +39,7 @@ from shardmerge.worker.target.records.ddl_progress import StatementPlace
 from shardmerge.worker.target.records.executed_locks import LockRun
 from shardmerge.worker.target.records.parked_tables import Parked
 from shardmerge.worker.target.records.statement_session import UNKNOWN_SESSION
+from tests.simulator.source_log import SCHEMA, TARGET, BrokenRuleError
 from tests.unit.shard_ddl.history_events import AlterEvent, RenameEvent, RowEvent, has_duplicates
 from tests.unit.shard_ddl.history_state import (
     Shard,
@@ -49,7 +50,6 @@ from tests.unit.shard_ddl.history_state import (
     position_of,
     table_of,
 )
-from tests.unit.shard_ddl.shard_log import SCHEMA, TARGET, BrokenRuleError
 from tests.unit.worker.ddl.schema_join.join_model import altered, shape_of
 from tests.unit.worker.ddl.schema_join.join_rows import Model, Row, default_of, fits, squeezed
 

@@ -17,10 +17,10 @@ from shardmerge.master.ddl_lock.situation import LockStage, ShardState
 from shardmerge.master.state import State, VersionedRecord
 from shardmerge.proto import common_pb2, config_pb2, state_pb2
 from shardmerge.proto.state_pb2 import BinlogOp
+from tests.simulator.source_log import TARGET, BrokenRuleError
 from tests.unit.shard_ddl.history_events import AlterEvent, Histories, RenameEvent
 from tests.unit.shard_ddl.history_state import Shard, SubTask, TaskState, first_state, position_of
 from tests.unit.shard_ddl.history_worker import Worker, clauses_of, run_at_target, text_of_alter
-from tests.unit.shard_ddl.shard_log import TARGET, BrokenRuleError
 from tests.unit.worker.ddl.schema_join.join_model import altered, shape_of
 
 TASKS = ("task-1", "task-2")

@@ -11,16 +11,16 @@ occur with another source in full can also occur with another source in brief.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple
 
 from shardmerge.master.ddl_lock.situation import Lock, LockMember, LockStage, SourceReport, is_parked_at
 from shardmerge.worker.target.records.executed_locks import LockRun
-from tests.unit.shard_ddl.shard_log import DEALING, FIRST, Columns, DdlEvent, Event, altered
-from tests.unit.shard_ddl.shard_reports import members_of, parked_at, ran_at, report_of_members
-from tests.unit.shard_ddl.shard_state import Half, Shared, Source
+from tests.simulator.source_log import DEALING, FIRST, Columns, DdlEvent, Event, Structure, altered, name_of
+from tests.simulator.worker_reports import members_of, parked_at, ran_at, report_of_members
+from tests.simulator.worker_state import Half, Shared, Source
 
 
 class TableReport(NamedTuple):
@@ -41,7 +41,7 @@ class BriefSource(NamedTuple):
 class Brief:
     """The steps of the source that has the binlog ``log``."""
 
-    def __init__(self, number: int, log: tuple[Event, ...]) -> None:
+    def __init__(self, number: int, log: Sequence[Event]) -> None:
         self.name = f"s{number}"
         self._statements = tuple(
             tuple(event for event in log if isinstance(event, DdlEvent) and event.table == table)
@@ -65,7 +65,7 @@ class Brief:
             return
         if shared.run is not None and shared.run.generation == lock.generation:
             return
-        has_run = any(generation == lock.generation for _, generation in shared.ran)
+        has_run = any(each.generation == lock.generation for each in shared.ran)
         if not has_run and (shared.run is None or shared.run.structure != lock.after):
             yield "runs the statement", source, ran_at(shared, lock)
         else:
@@ -73,6 +73,8 @@ class Brief:
 
     def explains(self, before: Source, after: Source, shared: Shared, then: Shared) -> bool:
         """Return whether a source in brief can do what others see of this step of a source in full."""
+        # What has begun is seen only where another source takes the lock over: all sources here can run statements.
+        shared, then = (each._replace(begun=(), holder="") for each in (shared, then))
         if (before.reported, shared) == (after.reported, then):
             return True
         return any(
@@ -88,7 +90,7 @@ class Brief:
         known = source.reported.executed if source.reported is not None else ""
         recorded = [""]
         if shared.run is not None:
-            ran = [generation for _, generation in shared.ran]
+            ran = [each.generation for each in shared.ran]
             last = shared.run.generation
             recorded += [*(ran[: ran.index(last)] if last in ran else ran), last]
         for tables in self._reached(source.tables, shared.lock):
@@ -118,9 +120,11 @@ class Brief:
 
     def _made_member(self, number: int, table: TableReport) -> LockMember:
         columns = self._columns[number][table.level]
-        every = tuple(FIRST if other != number else columns for other in range(len(self._statements)))
-        parked = (parked_at(self._statements[number][table.level]),) if table.waits else ()
-        alone = Half(replace(DEALING, shards=frozenset({number})), None)
+        every = tuple(
+            Structure(name_of(other), FIRST if other != number else columns) for other in range(len(self._statements))
+        )
+        parked = (parked_at(self._statements[number][table.level], number),) if table.waits else ()
+        alone = Half(replace(DEALING[1], shards=frozenset({number})), None)
         [member] = report_of_members(self.name, members_of(self.name, every, parked, alone), None).members
         return member
 

@@ -14,10 +14,11 @@ from typing import Generic, TypeVar
 
 from shardmerge.master.ddl_lock.resolver import Close, Nothing, Wait, resolve, violations
 from shardmerge.master.ddl_lock.situation import Situation, SourceReport
+from tests.simulator.source_log import ALL, BrokenRuleError, History, executed
+from tests.simulator.target import rows_of
+from tests.simulator.worker_state import Shared, Source
+from tests.simulator.worker_steps import KILLED, Ways, Worker, first_shared
 from tests.unit.shard_ddl.shard_brief import Brief, BriefSource
-from tests.unit.shard_ddl.shard_log import ALL, FIRST, BrokenRuleError, History, RowEvent, at_target, binlog, merged
-from tests.unit.shard_ddl.shard_state import Shared, Source
-from tests.unit.shard_ddl.shard_worker import KILLED, Ways, Worker
 
 T = TypeVar("T", bound=Hashable)
 
@@ -61,12 +62,14 @@ class Walk:
     """
 
     def __init__(self, histories: tuple[History, History], full: int | None, ways: Ways = PLAIN) -> None:
-        self.logs = tuple(binlog(number, history) for number, history in enumerate(histories))
+        self._servers = tuple(executed(number, history) for number, history in enumerate(histories))
         self.workers = tuple(
-            Worker(number, log, ways) if full in (number, None) else Brief(number, log)
-            for number, log in enumerate(self.logs)
+            Worker(number, server.log, len(server.shards), ways=ways)
+            if full in (number, None)
+            else Brief(number, server.log)
+            for number, server in enumerate(self._servers)
         )
-        self._brief = tuple(Brief(number, log) for number, log in enumerate(self.logs))
+        self._brief = tuple(Brief(number, server.log) for number, server in enumerate(self._servers))
         self._sources: Numbered[Source | BriefSource] = Numbered()
         self._shared: Numbered[Shared] = Numbered()
         self._steps: dict[tuple[int, int, int], list[tuple[str, int, int]]] = {}
@@ -77,7 +80,7 @@ class Walk:
         first = (
             self._sources.number(self.workers[0].first()),
             self._sources.number(self.workers[1].first()),
-            self._shared.number(Shared(None, (), FIRST, None)),
+            self._shared.number(first_shared()),
         )
         came = self._came = {first: None}
         queue, at, steps = [first], 0, 0
@@ -186,11 +189,10 @@ class Walk:
             state = self._sources.values[source]
             if isinstance(state, BriefSource):
                 continue
-            log = self.logs[number]
-            events = {event.key: event for event in log if isinstance(event, RowEvent)}
-            rows = {(key, at_target(events[key], level, log)) for key, level in state.durable.rows}
-            assert rows == merged(log), f"I1: {rows ^ merged(log)}, after:\n{self.trace(world)}"
-            assert all(set(columns) == set(shared.columns) for columns in state.durable.columns), self.trace(world)
+            rows, there = self._servers[number].rows(), rows_of(state.durable.rows, self._servers[number].log, shared)
+            assert rows == there, f"I1: {rows} became {there}, after:\n{self.trace(world)}"
+            ended = set(shared.columns[-1])
+            assert all(set(columns) == ended for _, columns in state.durable.tables), self.trace(world)
 
     def _check_all_end(self, queue: list[World], before: list[list[int]], ends: list[int]) -> None:
         """Check I9: from every state, after any kills, a correct end can be reached without another kill."""
@@ -230,7 +232,7 @@ class Walk:
 
 def _unused(shared: Shared) -> str:
     """Return a generation that neither the current lock nor an executed one has."""
-    known = {generation for _, generation in shared.ran}
+    known = {each.generation for each in shared.ran}
     if shared.lock is not None:
         known.add(shared.lock.generation)
     return next(name for name in (f"g{number}" for number in range(len(known) + 1)) if name not in known)

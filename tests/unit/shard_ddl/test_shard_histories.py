@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.simulator.source_log import BrokenRuleError
 from tests.support.examples import examples
 from tests.unit.shard_ddl.history_events import draw_histories
 from tests.unit.shard_ddl.history_world import HistoryWorld
-from tests.unit.shard_ddl.shard_log import BrokenRuleError
 
 COUNTS = ((1, 1), (2, 1), (2, 2), (1, 1, 1))
 MODES = pytest.mark.parametrize("optimistic", [False, True], ids=["pessimistic", "optimistic"])

@@ -8,10 +8,12 @@ be reached without an operator (I9).
 from __future__ import annotations
 
 import itertools
+import re
 
 import pytest
 
-from tests.unit.shard_ddl.shard_log import ALL, History
+from tests.simulator.source_log import ALL, History
+from tests.simulator.worker_steps import Ways
 from tests.unit.shard_ddl.shard_walk import STATEMENTS, Walk, walk
 
 ORDERS = tuple(
@@ -62,3 +64,14 @@ def test_every_way_of_every_order_ends_well(number: int) -> None:
 def test_every_way_ends_well_with_both_sources_in_full() -> None:
     history = History((STATEMENTS["two columns"],), (0,) * 5, ALL)
     assert Walk((history, history), None).run().ends
+
+
+@pytest.mark.parametrize(
+    ("ways", "said"),
+    [(Ways(torn_look=True), "not what a worker does"), (Ways(forgets_begun=True), "twice (I6)")],
+    ids=["torn look", "begun is forgotten"],
+)
+def test_what_is_carried_out_otherwise_is_seen(ways: Ways, said: str) -> None:
+    """The simulator's test has more (test_simulator.py)."""
+    with pytest.raises(AssertionError, match=re.escape(said)):
+        walk("00000", tables=1, ways=ways).run()

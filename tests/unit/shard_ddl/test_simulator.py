@@ -1,7 +1,7 @@
-"""Checks that the walks of the sharding DDL model detect errors: each decision is broken once.
+"""Simulates a part of the histories of sharding DDLs, and checks that the simulator detects errors.
 
-A broken decision is detected by its effects: rows twice or never, a statement twice or too early, a wrong end or none.
-Or other sources see a state of the source that no worker shows.
+``python -m tests.simulator`` simulates as many histories as wanted. Each error here is one of the program's decisions,
+made wrong: it is detected by its effects, rows twice or never, a statement twice or too early, a wrong end or none.
 """
 
 from __future__ import annotations
@@ -12,8 +12,10 @@ from typing import Any
 
 import pytest
 
+from shardmerge.master.ddl_lock import situation
 from shardmerge.master.ddl_lock.resolver import Step
 from shardmerge.master.ddl_lock.situation import Situation
+from shardmerge.proto.ddl_lock_rule import LockedStatement, ParkedTableStatement, ShardState, shard_state
 from shardmerge.worker.core.position import RelayOffset
 from shardmerge.worker.ddl.decide import track
 from shardmerge.worker.ddl.decide.statement_changes import StatementChanges
@@ -26,14 +28,19 @@ from shardmerge.worker.ddl.locks.parked_queue import ParkedQueue
 from shardmerge.worker.replicate.join import replay, stream_state
 from shardmerge.worker.rules.table_window import WindowCursor
 from shardmerge.worker.target.records import joining_tables
+from shardmerge.worker.target.records.ddl_progress import StatementPlace
 from shardmerge.worker.target.records.joining_tables import Joining
 from shardmerge.worker.target.records.parked_tables import Parked
 from shardmerge.worker.target.records.partitioning import Partitioning
+from tests.simulator import statement_steps, worker_steps, world
+from tests.simulator.runs import Failure, failure_of, first_failure, reduced
+from tests.simulator.worker_steps import Ways, forget
 from tests.unit.master.ddl_lock.wrong_resolvers import hasty, impatient, trusting
-from tests.unit.shard_ddl import shard_walk
-from tests.unit.shard_ddl.shard_log import ALL
-from tests.unit.shard_ddl.shard_walk import PLAIN, walk
-from tests.unit.shard_ddl.shard_worker import Ways, forget
+
+HISTORIES = 200
+MOST = 400
+"""Histories within which an error is detected."""
+PLAIN = Ways()
 
 
 @pytest.fixture
@@ -43,40 +50,53 @@ def _anew() -> Iterator[None]:
     forget()
 
 
-ONE, TWO, LATE = ("00000", ALL), ("001101", frozenset({1})), ("001101", frozenset({0}))
-"""A source in full with one table, or with two that have a row each: between their statements, or before them."""
+@pytest.mark.usefixtures("_anew")
+def test_histories_end_well() -> None:
+    assert first_failure(iter(range(HISTORIES))) is None
 
 
-def broken(at: tuple[str, frozenset[int]], ways: Ways = PLAIN) -> str:
-    """Return the first line of the walk's error."""
-    order, rows = at
-    with pytest.raises(AssertionError) as caught:
-        walk(order, rows=rows, tables=1, ways=ways).run()
-    return str(caught.value).splitlines()[0]
+@pytest.mark.usefixtures("_anew")
+def test_longer_histories_end_well() -> None:
+    assert first_failure(iter(range(HISTORIES // 10)), longer=True) is None
+
+
+def found(ways: Ways = PLAIN) -> Failure:
+    """Return the first failure."""
+    failure = first_failure(iter(range(MOST)), ways=ways)
+    assert failure is not None
+    return failure
+
+
+@pytest.mark.usefixtures("_anew")
+def test_a_failure_is_repeated_by_its_seed_and_reduced() -> None:
+    ways = Ways(leaves_rows=True)
+    failure = found(ways)
+    assert failure_of(failure.history, failure.seed, ways) == failure
+    smaller = reduced(failure, ways, orders=3)
+    assert sum(map(len, smaller.history.actions)) < sum(map(len, failure.history.actions)), str(smaller)
+    assert failure_of(smaller.history, failure.seed, ways) == smaller
 
 
 @pytest.mark.parametrize(
-    ("at", "ways", "said"),
+    "ways",
     [
-        (TWO, Ways(torn_look=True), "not what a worker does"),
-        (ONE, Ways(torn_passing=True), "not what a worker does"),
-        (ONE, Ways(early_release=True), "its target is"),
-        (ONE, Ways(forgets_begun=True), "twice (I6)"),
-        (LATE, Ways(parks_early=True), "(I6)"),
-        (ONE, Ways(leaves_rows=True), "I1"),
+        Ways(torn_look=True),
+        Ways(torn_passing=True),
+        Ways(early_release=True),
+        Ways(parks_early=True),
+        Ways(leaves_rows=True),
     ],
     ids=[
         "torn look",
         "passed before parked",
         "released while it executes",
-        "begun is forgotten",
         "parked too early",
         "parked again without its rows",
     ],
 )
 @pytest.mark.usefixtures("_anew")
-def test_what_is_carried_out_otherwise_is_seen(at: tuple[str, frozenset[int]], ways: Ways, said: str) -> None:
-    assert said in broken(at, ways)
+def test_what_is_carried_out_otherwise_is_seen(ways: Ways) -> None:
+    found(ways)
 
 
 def _nothing(*_: object) -> tuple[str, ...]:
@@ -88,9 +108,9 @@ def _nothing(*_: object) -> tuple[str, ...]:
 def test_a_wrong_decision_of_the_master_is_seen_by_what_it_does_to_rows(
     resolved: Callable[[Situation, float, str], Step], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shard_walk, "violations", _nothing)
-    monkeypatch.setattr(shard_walk, "resolve", resolved)
-    assert broken(ONE)
+    monkeypatch.setattr(world, "violations", _nothing)
+    monkeypatch.setattr(world, "resolve", resolved)
+    found()
 
 
 def _any_words(_structure: str, waits: object, _sought: object) -> bool:
@@ -189,6 +209,18 @@ def _park(self: ParkedQueue, parked: Mapping[int, Parked], behind: Mapping[int, 
 _PARK = ParkedQueue.park
 
 
+def _commits_all(self: ParkedQueue, _lowest: RelayOffset | None) -> None:
+    """Treat all lanes as if they had reached the ends of all tables."""
+    _COMMITTED(self, RelayOffset(9, 0))
+
+
+_COMMITTED = ParkedQueue.committed
+
+
+def _nothing_left(*_: object) -> None:
+    return None
+
+
 def _true(*_: object, **__: object) -> bool:
     return True
 
@@ -213,37 +245,62 @@ def _none(*_: object) -> dict[Any, Any]:
     return {}
 
 
-STRANGE, STUCK = "not what a worker does", "nothing leads to an end"
-BREAKS: dict[str, tuple[object, str, object, tuple[str, frozenset[int]], str]] = {
-    "freed by another lock's words": (lock_protocol, "is_parked_at", _any_words, ONE, STRANGE),
-    "begun is not recorded": (run_once, "next_step", _unbegun, ONE, "twice (I6)"),
-    "begun, and runs again": (run_once, "next_step", _blind, ONE, "twice (I6)"),
-    "begun is taken for done": (run_once, "next_step", _credulous, ONE, STRANGE),
-    "waits, and its rows go on": (StatementChanges, "apply", _keeps_lanes, ONE, "the lanes had"),
-    "waits, and its rows are looked for": (StatementChanges, "apply", _keeps_rows, ONE, "looks for rows"),
-    "replayed from the last statement": (replay, "replay_of", _from_the_last, TWO, "I1"),
-    "replayed from the first statement": (replay, "replay_of", _all_at_first, TWO, "refuses"),
-    "only the first is replayed": (replay, "replay_of", _first_alone, TWO, STRANGE),
-    "adopted before replayed": (stream_state, "is_one_place", _true, ONE, "twice (I5)"),
-    "adopted without its rows": (StreamTables, "with_joined", _records_nothing, ONE, "recorded as tables of the lanes"),
-    "what joins is not recorded anew": (stream_state, "joining_after", _as_begun, ONE, "I1"),
-    "a table enters before its statement": (WindowCursor, "is_open", _true, TWO, "I1"),
-    "a table has not entered at a barrier after its statement": (track, "_reached", _never_enters, TWO, STUCK),
-    "a restart forgets who leaves": (Partitioning, "leaving_plans", _nothing, LATE, "I1"),
-    "the record forgets who leaves": (Partitioning, "inherit", _same, LATE, "the lanes had"),
-    "a restart forgets who waits": (stream_state, "excluded_tables", _none, ONE, "no plan"),
-    "who waits is not published": (joining_tables, "member_numbers", _without_parked, ONE, STRANGE),
-    "who joins is not published": (joining_tables, "member_numbers", _without_joining, ONE, STRANGE),
-    "a released table is parked in memory": (parked_queue.ParkedQueue, "park", _park, ONE, STUCK),
+def _without_missing(structure: str, parked: ParkedTableStatement | None, locked: LockedStatement) -> ShardState:
+    """Forget the members of a lock that have not reached its statement."""
+    state = shard_state(structure, parked, locked)
+    return ShardState.PASSED if state is ShardState.MISSING else state
+
+
+def _own_record_alone(step: NextStep, _others: Iterable[Begun], _now: str, *, is_recorded: bool) -> NextStep:
+    """Do not look for what the owner before has begun."""
+    del is_recorded
+    return step
+
+
+def _false(*_: object, **__: object) -> bool:
+    return False
+
+
+BREAKS: dict[str, tuple[object, str, object]] = {
+    "freed by another lock's words": (lock_protocol, "is_parked_at", _any_words),
+    "begun is not recorded": (run_once, "next_step", _unbegun),
+    "begun, and runs again": (run_once, "next_step", _blind),
+    "begun is taken for done": (run_once, "next_step", _credulous),
+    "begun by another owner, and runs again": (run_once, "next_step_of_run", _own_record_alone),
+    "waits, and its rows go on": (StatementChanges, "apply", _keeps_lanes),
+    "waits, and its rows are looked for": (StatementChanges, "apply", _keeps_rows),
+    "replayed from the last statement": (replay, "replay_of", _from_the_last),
+    "replayed from the first statement": (replay, "replay_of", _all_at_first),
+    "only the first is replayed": (replay, "replay_of", _first_alone),
+    "adopted before replayed": (stream_state, "is_one_place", _true),
+    "adopted without its rows": (StreamTables, "with_joined", _records_nothing),
+    "what joins is not recorded anew": (stream_state, "joining_after", _as_begun),
+    "a table enters before its statement": (WindowCursor, "is_open", _true),
+    "a table has not entered at a barrier after its statement": (track, "_reached", _never_enters),
+    "a restart forgets who leaves": (Partitioning, "leaving_plans", _nothing),
+    "the record forgets who leaves": (Partitioning, "inherit", _same),
+    "a restart forgets who waits": (stream_state, "excluded_tables", _none),
+    "a restart forgets names of other streams": (stream_state, "known_away_names", _nothing),
+    "a restart forgets which statement was executed": (StatementPlace, "covers", _false),
+    "who waits is not published": (joining_tables, "member_numbers", _without_parked),
+    "who joins is not published": (joining_tables, "member_numbers", _without_joining),
+    "a released table is parked in memory": (parked_queue.ParkedQueue, "park", _park),
+    "a table that leaves counts as parked": (ParkedQueue, "committed", _commits_all),
+    "a lock forgets who has not reached it": (situation.ddl_lock_rule, "shard_state", _without_missing),
+    "a lock forgets sources without a report": (Situation, "unknown", _nothing),
+    "created like a table of another stream": (statement_steps, "left_to_others", _nothing_left),
+    "created in another stream without its number": (statement_steps, "reserved_number", _nothing_left),
+    "an operator's skip is not seen": (worker_steps, "overridden", _none),
+    "an operator's skip does not replace a run": (worker_steps, "replaces_lock_run", _false),
 }
 
 
-LONG = {"a restart forgets who leaves", "replayed from the last statement"}
+LONG = {"a released table is parked in memory"}
 
 
 @pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.long] * (name in LONG)) for name in BREAKS])
 @pytest.mark.usefixtures("_anew")
 def test_what_is_broken_is_seen(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    place, attribute, instead, at, said = BREAKS[name]
+    place, attribute, instead = BREAKS[name]
     monkeypatch.setattr(place, attribute, instead)
-    assert said in broken(at)
+    found()
