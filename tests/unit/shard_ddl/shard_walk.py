@@ -8,23 +8,21 @@ source's next steps depend on its own state and on the shared state: they are co
 from __future__ import annotations
 
 from array import array
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from shardmerge.master.ddl_lock.resolver import Close, Nothing, Wait, resolve, violations
 from shardmerge.master.ddl_lock.situation import Situation, SourceReport
-from tests.simulator.source_log import ALL, BrokenRuleError, History, executed
+from tests.simulator.source_log import BrokenRuleError, History, executed
 from tests.simulator.target import rows_of
 from tests.simulator.worker_state import Shared, Source
 from tests.simulator.worker_steps import KILLED, Ways, Worker, first_shared
-from tests.unit.shard_ddl.shard_brief import Brief, BriefSource
 
 T = TypeVar("T", bound=Hashable)
 
 
 PLAIN = Ways()
-Step = tuple[str, Source | BriefSource, Shared]
 
 
 class Numbered(Generic[T]):
@@ -56,21 +54,17 @@ class Walked:
 
 
 class Walk:
-    """A walk of two sources with these histories: source ``full`` in full, the other in brief, or both in full (None).
+    """A walk of two sources with these histories.
 
     :meth:`run` raises AssertionError with a shortest sequence of steps to the violation.
     """
 
-    def __init__(self, histories: tuple[History, History], full: int | None, ways: Ways = PLAIN) -> None:
+    def __init__(self, histories: tuple[History, History], ways: Ways = PLAIN) -> None:
         self._servers = tuple(executed(number, history) for number, history in enumerate(histories))
         self.workers = tuple(
-            Worker(number, server.log, len(server.shards), ways=ways)
-            if full in (number, None)
-            else Brief(number, server.log)
-            for number, server in enumerate(self._servers)
+            Worker(number, server.log, len(server.shards), ways=ways) for number, server in enumerate(self._servers)
         )
-        self._brief = tuple(Brief(number, server.log) for number, server in enumerate(self._servers))
-        self._sources: Numbered[Source | BriefSource] = Numbered()
+        self._sources: Numbered[Source] = Numbered()
         self._shared: Numbered[Shared] = Numbered()
         self._steps: dict[tuple[int, int, int], list[tuple[str, int, int]]] = {}
         self._decided: dict[tuple[SourceReport | None, SourceReport | None, int], tuple[str, int] | None] = {}
@@ -129,21 +123,11 @@ class Walk:
         if found is None:
             found = self._steps[key] = [
                 (name, self._sources.number(after), self._shared.number(then))
-                for name, after, then in self._next(worker, self._sources.values[source], self._shared.values[shared])
+                for name, after, then in self.workers[worker].steps(
+                    self._sources.values[source], self._shared.values[shared]
+                )
             ]
         return found
-
-    def _next(self, number: int, source: Source | BriefSource, shared: Shared) -> Iterator[Step]:
-        worker = self.workers[number]
-        if isinstance(source, BriefSource):
-            assert isinstance(worker, Brief)
-            yield from worker.steps(source, shared)
-            return
-        assert isinstance(worker, Worker)
-        for name, after, then in worker.steps(source, shared):
-            if not self._brief[number].explains(source, after, shared, then):
-                raise BrokenRuleError(f"what others see of {worker.name} is not what a worker does: it {name}")
-            yield name, after, then
 
     def _decision(self, one: int, two: int, shared: int) -> tuple[str, int] | None:
         reported = self._sources.values[one].reported, self._sources.values[two].reported
@@ -175,11 +159,7 @@ class Walk:
 
     def _is_done(self, number: int, source: int, shared: int) -> bool:
         """Return whether the source has no work left, and has published everything."""
-        worker, state = self.workers[number], self._sources.values[source]
-        if isinstance(state, BriefSource):
-            has_ended = isinstance(worker, Brief) and worker.has_ended(state)
-        else:
-            has_ended = isinstance(worker, Worker) and worker.has_ended(state)
+        has_ended = self.workers[number].has_ended(self._sources.values[source])
         return has_ended and not any(name in ("looks", "publishes") for name, _, _ in self._of(number, source, shared))
 
     def _check_end(self, world: World) -> None:
@@ -187,8 +167,6 @@ class Walk:
         shared = self._shared.values[world[2]]
         for number, source in enumerate(world[:2]):
             state = self._sources.values[source]
-            if isinstance(state, BriefSource):
-                continue
             rows, there = self._servers[number].rows(), rows_of(state.durable.rows, self._servers[number].log, shared)
             assert rows == there, f"I1: {rows} became {there}, after:\n{self.trace(world)}"
             ended = set(shared.columns[-1])
@@ -236,28 +214,3 @@ def _unused(shared: Shared) -> str:
     if shared.lock is not None:
         known.add(shared.lock.generation)
     return next(name for name in (f"g{number}" for number in range(len(known) + 1)) if name not in known)
-
-
-STATEMENTS = {
-    "two columns": ("ADD COLUMN a BIGINT", "ADD COLUMN b BIGINT"),
-    "there and back": ("ADD COLUMN a BIGINT", "DROP COLUMN a"),
-    "one for another": ("ADD COLUMN a BIGINT", "ADD COLUMN b BIGINT, DROP COLUMN a"),
-    "no change first": ("MODIFY COLUMN id BIGINT", "ADD COLUMN b BIGINT"),
-}
-
-
-def walk(
-    order: str,
-    kind: str = "two columns",
-    *,
-    full: int = 0,
-    rows: frozenset[int] = ALL,
-    tables: int = 2,
-    ways: Ways = PLAIN,
-) -> Walk:
-    """Return a walk with source ``full`` in full. ``order``: the table of each of its events, which alternate per
-    table: a row, a statement, a row …; a row is left out if ``rows`` does not have its level. ``tables``: number of
-    tables of the other source."""
-    other = History((STATEMENTS[kind],) * tables, tuple(range(tables)) * 2, frozenset())
-    mine = History((STATEMENTS[kind],) * (1 + max(map(int, order))), tuple(map(int, order)), rows)
-    return Walk((other, mine) if full else (mine, other), full, ways)
