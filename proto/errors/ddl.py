@@ -98,8 +98,9 @@ RENAME_LEAVES = _define(
     scope=Scope.SOURCE,
     message="source {source}, task {task}: at {position} {table} gets the name {new}, and {reason}: {statement}",
     workaround="The task has stopped right before the statement. "
-    f"{_SKIP[0].upper()}{_SKIP[1:]}; then {_UPDATE} adds a table that the rules let through, with its rows. The rows "
-    "of a table that the rules no longer let through stay at the target, and no longer follow.",
+    f"{_SKIP[0].upper()}{_SKIP[1:]}; then {_UPDATE} adds a table that the rules let through, with its rows. If the "
+    "target has rows of an earlier table of that name, update-task prints the statement that removes them first. The "
+    "rows of a table that the rules no longer let through stay at the target, and no longer follow.",
 )
 STRUCTURE_REFUSES = _define(
     50009,

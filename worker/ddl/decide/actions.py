@@ -86,7 +86,8 @@ class Truncate:
 
 @dataclass(frozen=True, slots=True)
 class Rename:
-    """Tables get other names, all at once; the rules let each of them through also under its new name."""
+    """Tables get other names, all at once. The rules let each of them through also under its new name, unless an
+    operator has overridden the statement."""
 
     moves: tuple[tuple[ShardTarget, TableName], ...]
 
@@ -214,7 +215,7 @@ def _alter(ddl: AlterTable, statement: Statement, scene: DdlContext) -> Iterator
             raise scene.refusal(errors.ddl.MOVES_ROWS, statement, table=f"{name.schema}.{name.table}")
     if shard is not None and (moving or ddl.ignore):
         raise scene.refusal(errors.ddl.MOVES_ROWS, statement, table=".".join(shard.name))
-    names = [name for clause in ddl.clauses if clause.kind is ClauseKind.RENAME_TABLE for name in clause.names]
+    names = _new_names(ddl)
     moves = _rename([((ddl.table.schema, ddl.table.table), names[-1])], statement, scene) if names else ()
     if shard is not None and not all(clause.kind in _ONLY_RENAME for clause in ddl.clauses):
         yield Alter(shard)
@@ -224,11 +225,53 @@ def _alter(ddl: AlterTable, statement: Statement, scene: DdlContext) -> Iterator
 _ONLY_RENAME = frozenset({ClauseKind.RENAME_TABLE, ClauseKind.HOW})
 
 
+def renames_of(ddl: Ddl, scene: DdlContext) -> tuple[Rename, ...]:
+    """The new names that ``ddl`` gives to shard tables, also those that the rules do not let through."""
+    match ddl:
+        case RenameTables(pairs=pairs, if_exists=if_exists):
+            moves, _ = _moved([(old.name, new) for old, new in pairs], scene, if_exists=if_exists)
+        case AlterTable() if names := _new_names(ddl):
+            moves, _ = _moved([((ddl.table.schema, ddl.table.table), names[-1])], scene)
+        case _:
+            return ()
+    return (Rename(tuple(moves)),) if moves else ()
+
+
+def _new_names(ddl: AlterTable) -> list[NameAt]:
+    return [name for clause in ddl.clauses if clause.kind is ClauseKind.RENAME_TABLE for name in clause.names]
+
+
 def _rename(
     pairs: list[tuple[TableName, NameAt]], statement: Statement, scene: DdlContext, *, if_exists: bool = False
 ) -> tuple[Action, ...]:
+    moves, strangers = _moved(pairs, scene, if_exists=if_exists)
+    for name in strangers:
+        if scene.routed(*name) and not scene.is_view(*name):
+            raise scene.refusal(
+                errors.ddl.RENAME_LEAVES,
+                statement,
+                table="a table that the rules do not let through",
+                new=".".join(name),
+                reason="under the new name the rules let it through, with rows that were never copied",
+            )
+    for shard, name in moves:
+        if not scene.routed(*name):
+            raise scene.refusal(
+                errors.ddl.RENAME_LEAVES,
+                statement,
+                table=".".join(shard.name),
+                new=".".join(name),
+                reason="under the new name the rules do not let it through",
+            )
+    return (Rename(tuple(moves)),) if moves else ()
+
+
+def _moved(
+    pairs: list[tuple[TableName, NameAt]], scene: DdlContext, *, if_exists: bool = False
+) -> tuple[list[tuple[ShardTarget, TableName]], set[TableName]]:
     """Follow the names through the pairs, which apply one after the other: a swap may return to the first name.
-    ``if_exists``: pairs of missing tables have no effect."""
+    ``if_exists``: pairs of missing tables have no effect. Returns the shard tables that have other names then, and the
+    new names of tables that take no part."""
     at = {shard.name: shard for shard in scene.shards.values()}
     strangers: set[TableName] = set()
     foreign: set[TableName] = set()
@@ -245,23 +288,4 @@ def _rename(
             foreign.add(name)
         else:
             strangers.add(name)
-    for name in strangers:
-        if scene.routed(*name) and not scene.is_view(*name):
-            raise scene.refusal(
-                errors.ddl.RENAME_LEAVES,
-                statement,
-                table="a table that the rules do not let through",
-                new=".".join(name),
-                reason="under the new name the rules let it through, with rows that were never copied",
-            )
-    moves = [(shard, name) for name, shard in at.items() if shard.name != name]
-    for shard, name in moves:
-        if not scene.routed(*name):
-            raise scene.refusal(
-                errors.ddl.RENAME_LEAVES,
-                statement,
-                table=".".join(shard.name),
-                new=".".join(name),
-                reason="under the new name the rules do not let it through",
-            )
-    return (Rename(tuple(moves)),) if moves else ()
+    return [(shard, name) for name, shard in at.items() if shard.name != name], strangers

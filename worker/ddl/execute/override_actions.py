@@ -3,7 +3,17 @@
 from __future__ import annotations
 
 from shardmerge.proto.errors import ShardmergeError
-from shardmerge.worker.ddl.decide.actions import Action, Alter, Create, DdlContext, Drop, Rename, Truncate, actions_of
+from shardmerge.worker.ddl.decide.actions import (
+    Action,
+    Alter,
+    Create,
+    DdlContext,
+    Drop,
+    Rename,
+    Truncate,
+    actions_of,
+    renames_of,
+)
 from shardmerge.worker.ddl.decide.operator_override import OperatorOverride
 from shardmerge.worker.ddl.execute.executor import StatementExecutor
 from shardmerge.worker.ddl.execute.operator_run import run_operator_statements
@@ -22,7 +32,9 @@ def actions_with_override(
     except ShardmergeError:
         if override.runs_original:
             raise
-        return ()  # the operator has decided about a statement that cannot run
+        # The operator has decided about a statement that cannot run. A shard table that it renames is no longer the
+        # table of its old name, which another table may have now.
+        return renames_of(ddl, scene)
 
 
 def apply_override(override: OperatorOverride, actions: tuple[Action, ...], executor: StatementExecutor) -> None:

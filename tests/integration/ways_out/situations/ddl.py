@@ -3,6 +3,7 @@ printed way out."""
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Callable
 from dataclasses import replace
@@ -97,6 +98,34 @@ def _skip_and_add(merge: Merge, printed: Printed) -> None:
     merge.operator.runs(printed, "update-task")
     merge.world.cluster.wait_joined(merge.family.name)
     merge.insert(1, 2, "after")
+
+
+def _swap_into(merge: Merge) -> Printed:
+    """A shard table is replaced by a table from outside of the task, which has other values and other rows."""
+    outside = merge.family.name.replace("way", "outside")
+    merge.source(1).execute(
+        f"CREATE DATABASE {outside}",
+        f"CREATE TABLE {outside}.t LIKE {merge.shard(2)}",
+        f"INSERT INTO {outside}.t SELECT * FROM {merge.shard(2)} WHERE id % 3 > 0",
+        f"UPDATE {outside}.t SET amount = amount + 1",
+        f"RENAME TABLE {merge.shard(2)} TO {outside}.before, {outside}.t TO {merge.shard(2)}",
+        f"UPDATE {merge.shard(2)} SET amount = amount + 1 WHERE id < 50",
+    )
+    merge.insert(1, 2, "after")
+    return merge.operator.stopped(50008, ONE)
+
+
+def _skip_remove_and_add(merge: Merge, printed: Printed) -> None:
+    merge.operator.runs(printed, "binlog skip")
+    printed = merge.operator.stopped(40010, ONE)
+    answer = merge.operator.runs(printed, "update-task", check=False)
+    [error] = [one["error"] for one in answer.json["sources"] if one.get("error")]
+    assert int(error["code"]) == 40099, answer.text
+    found = re.search(r"(DELETE FROM .*?;)", str(error["workaround"]))
+    assert found is not None, answer.text
+    merge.target(found[1])
+    merge.operator.runs(printed, "update-task")
+    merge.world.cluster.wait_joined(merge.family.name)
 
 
 def _drop_check(merge: Merge) -> Printed:
@@ -450,6 +479,13 @@ DDL_WAYS_OUT = (
     WayOut(50005, "shard tables are altered, without a shard-mode", _alter_without_mode, _set_mode),
     WayOut(50006, "a partition of a shard table is emptied", _truncate_partition, _skip_and_repair),
     WayOut(50008, "a table from outside of the task gets the name of a shard table", _rename_into, _skip_and_add),
+    WayOut(
+        50008,
+        "one statement replaces a shard table by a table from outside of the task",
+        _swap_into,
+        _skip_remove_and_add,
+        part="_swap",
+    ),
     WayOut(50011, "a check is dropped by its name at the source", _drop_check, _drop_its_check, tables=1, sources=1),
     WayOut(50012, "the id of a shard table gets another type", _change_id, _skip, tables=1, sources=1),
     WayOut(

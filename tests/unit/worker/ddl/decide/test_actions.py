@@ -17,6 +17,7 @@ from shardmerge.worker.ddl.decide.actions import (
     ShardTarget,
     Truncate,
     actions_of,
+    renames_of,
 )
 from shardmerge.worker.ddl.sql.statement import parse_ddl
 from shardmerge.worker.relay.model import Statement
@@ -137,3 +138,21 @@ def test_refusals(text: str, spec: ErrorSpec, holds: str) -> None:
     assert caught.value.spec is spec
     assert holds in str(caught.value)
     assert text in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "moves"),
+    [
+        ("RENAME TABLE a TO t, x TO a", ["Rename a>d.t"]),
+        ("RENAME TABLE a TO e.a, x TO a, b TO n", ["Rename a>e.a, b>d.n"]),
+        ("RENAME TABLE x TO n", []),
+        ("ALTER TABLE a ADD n INT, RENAME TO e.a", ["Rename a>e.a"]),
+        ("ALTER TABLE a TRUNCATE PARTITION p", []),
+        ("DROP TABLE a", []),
+    ],
+)
+def test_a_refused_statement_renames_shard_tables_nevertheless(text: str, moves: list[str]) -> None:
+    """They take no further part when an operator skips it: another table may have their old names."""
+    ddl = parse_ddl(text, "d", None)
+    assert ddl is not None
+    assert said(renames_of(ddl, scene())) == moves
