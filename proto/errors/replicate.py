@@ -22,7 +22,9 @@ COLLISION = _define(
     "change of the stream: set on-row-error: quarantine under `replicate` in the task file and `dmctl update-task "
     "<file>`, which holds "
     "the row; or `dmctl binlog skip {task} -s {source} -b <position>`, which leaves the rows of that event out and "
-    "records them. To keep all keys apart, add a column mapping, and copy every source again: `dmctl stop-task "
+    "records them. If {schema}.{table} itself has it, and `partition id` or extracted columns distinguish the shard "
+    "tables: skip the event, and when query-status shows the task as synced, `dmctl compare {task} --repair` replaces "
+    "the row. To keep all keys apart, add a column mapping, and copy every source again: `dmctl stop-task "
     "{task}`, empty {target_schema}.{target_table}, `dmctl start-task <file> --remove-meta`, without -s.",
 )
 DIVERGED = _define(

@@ -66,15 +66,18 @@ class Operator:
         source_file: str = "",
         source_name: str = "",
         statement: str = "",
+        position: str = "",
         check: bool = True,
         typed: str = "",
     ) -> Answer:
-        """Run a printed command: nothing of it changes but `<file>`, `<source-file>`, `<source>`, `<statement>` and
-        `<task>`. Only the report of a comparison goes to the cluster's directory instead of the current one.
+        """Run a printed command: nothing of it changes but `<file>`, `<source-file>`, `<source>`, `<statement>`,
+        `<position>` and `<task>`. Only the report of a comparison goes to the cluster's directory instead of the
+        current one.
         ``typed``: what the operator types."""
         command = printed.command(begin, place).replace("<source-file>", source_file)
         command = command.replace("<source>", source_name)
         command = command.replace("<statement>", statement)
+        command = command.replace("<position>", shlex.quote(position))
         command = command.replace("<file>", self.file).replace("<task>", self.task)
         assert "{" not in command and "<" not in command, f"an operator does not know what to fill in: {command}"
         words = shlex.split(command)

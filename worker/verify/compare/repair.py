@@ -27,6 +27,7 @@ from shardmerge.worker.target.quarantine.held_changes import held_key_of
 from shardmerge.worker.target.quarantine.held_store import KnownKeys, read_keys, remove
 from shardmerge.worker.target.records.checkpoint import Checkpoint, read_all
 from shardmerge.worker.target.records.history import rowless_tables
+from shardmerge.worker.target.tables.row_ownership import NotSeparable
 from shardmerge.worker.verify.compare.compared_tables import ComparedTable, TableQueries
 from shardmerge.worker.verify.compare.judge import Different, Extra, Finding, Missing, diff_rows
 from shardmerge.worker.verify.compare.keys import RowKey
@@ -72,8 +73,8 @@ def repair(
         if any(not isinstance(item, Extra) for item in verdict.findings):
             rowless_tables.forget(target.plain(), subtask, table.plan.shard)
         refused = _write(target.plain(), table, verdict.findings, images, known)
-        copied = [item.key for item in verdict.findings if isinstance(item, Missing) and item.key.target not in refused]
-        _forget_absent(target.plain(), table, subtask, known, copied)
+        repaired = [item.key for item in verdict.findings if item.key.target not in refused]
+        _forget_absent(target.plain(), table, subtask, known, repaired)
     open_keys = {key.target for key in verdict.still_changing}
     done = {key.target for key in keys} - open_keys - refused.keys()
     return RepairResult(frozenset(done), refused)
@@ -136,8 +137,8 @@ def _write(
         if at in known.held:
             refused[key] = "its changes are held in the quarantine"
             continue
-        if at in known.absent and not isinstance(finding, Missing):
-            refused[key] = "its row was given up, the target's row of this key belongs to another shard table"
+        if at in known.absent and not isinstance(finding, Missing) and isinstance(table.owned, NotSeparable):
+            refused[key] = "its row was given up, the target's row of this key may belong to another shard table"
             continue
         statements: list[bytes] = []
         if not isinstance(finding, Missing):
@@ -157,7 +158,7 @@ def _write(
 def _forget_absent(
     session: Session, table: ComparedTable, subtask: SubtaskKey, known: KnownKeys, keys: Sequence[RowKey]
 ) -> None:
-    """Remove the quarantine's records of rows that were given up and are at the target now."""
+    """Remove the quarantine's records of rows that were given up. ``keys``: the target agrees with the source now."""
     there = {held_key_of(table.plan, b",".join(key.target)) for key in keys}
     remove(session, subtask, known.absent & there)
 

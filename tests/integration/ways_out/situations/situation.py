@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -235,6 +236,32 @@ def _remove_foreign(merge: Merge, printed: Printed) -> None:
     merge.operator.runs(printed, "resume-task")
 
 
+def _own_row(merge: Merge) -> Printed:
+    """The target has an earlier row of the same shard table, because its removal is not in the binlog."""
+    merge.source(1).execute(
+        "SET SESSION sql_log_bin = 0",
+        f"DELETE FROM {merge.shard(2)} WHERE id = 7",
+        "SET SESSION sql_log_bin = 1",
+        f"INSERT INTO {merge.shard(2)} (id, customer, amount, state, token, created) "
+        "VALUES (7, 'again', 1, 'new', '', '2024-01-01')",
+    )
+    return merge.operator.stopped(40001, ONE)
+
+
+def _skip_own_and_repair(merge: Merge, printed: Printed) -> None:
+    """`partition id` proves that the row at the target is of this shard table: the comparison replaces it. Later
+    changes are applied to it."""
+    name, cluster = merge.family.name, merge.world.cluster
+    found = re.search(r" at (\(\S+, \d+\)) ", printed.message)
+    assert found is not None, printed.message
+    merge.operator.runs(printed, "binlog skip", position=found[1])
+    merge.world.settle([name])
+    merge.operator.runs(printed, "compare")
+    merge.source(1).execute(f"UPDATE {merge.shard(2)} SET customer = 'changed' WHERE id = 7")
+    merge.world.settle([name])
+    assert cluster.compare(name).total("different") == 0
+
+
 def _source_password(merge: Merge) -> Printed:
     """The password of a source's account is changed."""
     cluster, server = merge.world.cluster, merge.source(2)
@@ -302,6 +329,7 @@ WAYS_OUT = (
     WayOut(40012, "two shard tables have one value of a unique key", _repeat_value, _hold_and_change),
     WayOut(40030, "the merged table no longer fits", _narrow, _widen),
     WayOut(40001, "another writer has inserted a row at the target", _foreign_row, _remove_foreign),
+    WayOut(40001, "an earlier row of the shard table is at the target", _own_row, _skip_own_and_repair, part="_own"),
     WayOut(40060, "the target refuses one row", _refuse_row, _skip_then_accept),
     WayOut(50065, "a foreign key of a shard table deletes rows by cascade", _add_cascade, _replace_cascade),
     WayOut(40020, "the password at the target has changed", _lock_out, _correct_account),
