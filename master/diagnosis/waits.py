@@ -119,7 +119,8 @@ def statement_scans(views: Sequence[SourceView], own: Connections) -> Iterator[F
             (
                 f"`SHOW CREATE TABLE {scan.table}` at the target: it lacks an index with the columns in the WHERE "
                 "clause. The task writes rows by the key of the shard tables (`dmctl schema` prints a CREATE TABLE "
-                "with it); add the key that was dropped.",
+                "with it); add the key that was dropped. If the shard tables have no key, each changed row is searched "
+                "in the whole table: an index over columns that distinguish most rows, at the target only, helps.",
                 "If the index is there, `EXPLAIN` of the statement, and `ANALYZE TABLE` at the target: old statistics "
                 "may keep the server from using it.",
             ),

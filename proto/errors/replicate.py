@@ -36,7 +36,9 @@ DIVERGED = _define(
     workaround="Another writer has removed rows at the target. Skip the rows of this event, which are recorded: "
     '`dmctl binlog skip {task} -s {source} -b "{position}"`; the task continues. If it stops at a further row, skip '
     "that, too. When query-status shows it as synced, `dmctl compare {task} --repair` copies the present rows of the "
-    "source. Do not insert the row by hand: it would be the row as it is now, not as it was before this change. If "
+    "source. It repairs no table without a key, and reports its difference: "
+    f"{COPY_AGAIN}. "
+    "Do not insert the row by hand: it would be the row as it is now, not as it was before this change. If "
     "many rows are missing, because the table was emptied, for example: set safe-mode: true in a block of `syncers` in "
     "the task file, name the block as syncer-config-name of each source, and `dmctl update-task <file>` instead of "
     "skipping them; after the comparison remove it in the same way. For a target that was loaded by other means: "
