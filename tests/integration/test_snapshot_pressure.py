@@ -161,11 +161,12 @@ def test_a_replica_that_lags(source: Database, target: Database, tmp_path: Path)
             # A replica reports no lag at first: the copy would end before there is any.
             until(lambda: _lag(rig) > 1, "the source has a lag")
             with running(unit) as outcome:
-                until(lambda: "the source has a lag of" in unit.activity(), "the unit reports the lag")
+                until(lambda: outcome or "the source has a lag of" in unit.activity(), "the unit reports the lag")
+                assert not outcome, outcome
                 source.execute(halt)
-                until(
-                    lambda: "replication is stopped" in unit.activity(), "the unit reports that replication is stopped"
-                )
+                what = "the unit reports that replication is stopped"
+                until(lambda: outcome or "replication is stopped" in unit.activity(), what)
+                assert not outcome, outcome
                 assert count_rows(target, "shard.t") == 0
                 source.execute(reset)
                 until(lambda: outcome, "it goes on")
