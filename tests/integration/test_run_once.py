@@ -13,8 +13,9 @@ from shardmerge.worker.core.stop_signal import StopSignal
 from shardmerge.worker.core.subtask_key import SubtaskKey
 from shardmerge.worker.core.table_plan import TargetTable
 from shardmerge.worker.ddl.execute.run_once import OneRun, digest_of, key_of_run, run_once
-from shardmerge.worker.target.records import ddl_progress, subtask_record
+from shardmerge.worker.target.records import ddl_progress, executed_locks, subtask_record
 from shardmerge.worker.target.records.ddl_progress import Begun
+from shardmerge.worker.target.records.executed_locks import LockRun
 from shardmerge.worker.target.records.schema import ensure_meta
 from shardmerge.worker.target.records.statement_session import UNKNOWN_SESSION
 from tests.support.database import Database
@@ -94,6 +95,17 @@ def test_a_statement_of_a_lock_that_has_run_before_a_schema_join(server: Databas
     _run(session, SECOND, "ADD b INT")
     _run(session, SECOND, "ADD a INT", run=LOCK)
     assert _columns(server) == ["a", "b", "id"]
+
+
+def test_a_statement_of_a_lock_that_was_recorded_while_another_owner_waited(server: Database, session: Session) -> None:
+    """The record of the run replaces those of its begin. The values of a column that it drops and adds again would be
+    lost, without an error."""
+    server.execute("ALTER TABLE shop.orders ADD a INT", "INSERT INTO shop.orders VALUES (1, 7)")
+    executed_locks.write(session, META, TASK, TARGET, LockRun(LOCK, "after"))
+    _run(session, SECOND, "DROP a, ADD a INT", run=LOCK)
+    assert server.query("SELECT a FROM shop.orders") == [(7,)]
+    _run(session, SECOND, "DROP a, ADD a INT", run="a later one")
+    assert server.query("SELECT a FROM shop.orders") == [(None,)]
 
 
 def test_rows_that_were_inserted_after_it_was_begun(server: Database, session: Session) -> None:

@@ -38,7 +38,7 @@ from shardmerge.worker.ddl.execute.ddl_jobs import running_jobs, wait_for_jobs
 from shardmerge.worker.ddl.execute.run_parts import PartsRun, divided_at
 from shardmerge.worker.relay.model import Statement
 from shardmerge.worker.target.apply.statement_waits import naming_waits, user_lock_phrase
-from shardmerge.worker.target.records import ddl_progress, divided_statements
+from shardmerge.worker.target.records import ddl_progress, divided_statements, executed_locks
 from shardmerge.worker.target.records.ddl_progress import Begun, StatementPlace, divided_subject
 from shardmerge.worker.target.records.divided_statements import DividedStatement, StatementProgress
 from shardmerge.worker.target.records.statement_session import StatementSession
@@ -138,8 +138,7 @@ class OneRun:
     :func:`key_of_run`; a source that takes it over finds the record of the one before. ``computed``: the statement was
     computed from the tables' definitions under a lock that the caller holds, so it has not run, whatever was begun
     before. ``at``: the source's statement, where its tables alone identify the record. ``prepare``: called before the
-    tables' definitions are read for the first time. ``is_recorded``: whether the ``run`` is recorded as done, asked
-    under the lock of the subject.
+    tables' definitions are read for the first time.
     """
 
     targets: Sequence[TargetTable]
@@ -151,7 +150,6 @@ class OneRun:
     computed: bool = False
     at: Statement | None = None
     prepare: Callable[[Session], None] = lambda _: None
-    is_recorded: Callable[[Session], bool] = lambda _: False
 
     @property
     def lock_name(self) -> str:
@@ -231,7 +229,10 @@ def _look_at(session: Session, who: SubtaskKey, one: OneRun) -> tuple[NextStep, 
         step = NextStep.BEGIN
     if one.run and step is NextStep.BEGIN:
         others = ddl_progress.read_begun_by(session, *who[:2], one.key)
-        step = next_step_of_run(step, others.values(), now, is_recorded=one.is_recorded(session))
+        # The owner before may have run it while this one waited for the lock of the statement.
+        runs = executed_locks.read(session, *who[:2])
+        recorded = any(target in runs and runs[target].generation == one.run for target in one.targets)
+        step = next_step_of_run(step, others.values(), now, is_recorded=recorded)
     return step, now
 
 

@@ -36,7 +36,7 @@ from shardmerge.worker.ddl.locks.lock_inputs import LockInputs
 from shardmerge.worker.ddl.locks.lock_protocol import ParkedStatement
 from shardmerge.worker.ddl.locks.recorded_members import RecordedMembers
 from shardmerge.worker.ddl.structure.schema_tracker import open_tracker
-from shardmerge.worker.target.records import ddl_progress, divided_statements, dropped_columns, executed_locks
+from shardmerge.worker.target.records import ddl_progress, divided_statements, dropped_columns
 from shardmerge.worker.target.records.parked_tables import Parked
 from shardmerge.worker.target.records.statement_session import UNKNOWN_SESSION
 from shardmerge.worker.target.tables.target_table import naming_missing
@@ -174,22 +174,8 @@ class LockRunner:
             if plan is not None:
                 sql_mode = 0 if same is None else same.parked.sql_mode
                 text = with_extracted_columns(text, sql_mode, target_keys(session, plan))
-            one = OneRun(
-                [target_of(lock)],
-                text,
-                given,
-                position=position,
-                run=lock.generation,
-                is_recorded=lambda own: self._is_recorded(own, lock),
-            )
+            one = OneRun([target_of(lock)], text, given, position=position, run=lock.generation)
             run_once(session, context.who, context.epoch, one, stop, self.on_wait)
-
-    def _is_recorded(self, session: Session, lock: Lock) -> bool:
-        """Whether it is recorded that the lock's statement has run: the owner before may have run it, while this one
-        waited for the lock of the statement."""
-        schema, task, _ = self.context.who
-        known = executed_locks.read(session, schema, task).get(target_of(lock))
-        return known is not None and known.generation == lock.generation
 
     def _plan_of(self, session: Session, target: TargetTable) -> TablePlan | None:
         """The plan of a shard table that is merged into ``target``."""
