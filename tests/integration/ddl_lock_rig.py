@@ -15,6 +15,7 @@ from shardmerge.proto.etcd import Etcd as Client
 from shardmerge.proto.master_pb2_grpc import MasterStub
 from shardmerge.proto.rpc.client import channel, coded_from_rpc
 from tests.integration.fake_worker import FakeWorker
+from tests.support import identity
 from tests.support.daemon import Daemon
 from tests.support.etcd import Etcd
 from tests.support.wait import until
@@ -85,6 +86,7 @@ class Rig:
         settings = {"etcd": [self.etcd.endpoint], "worker-ttl": 300, "rpc-timeout": 300, "lock-alert-seconds": 1}
         self.master = Daemon("master", "m1", directory, settings, {})
         self.workers: list[FakeWorker] = []
+        identity.know(self.master.key)  # a channel that is made before that never has an identity
         self.channel = channel(self.master.address)
         self.ask = MasterStub(self.channel)
 
