@@ -6,6 +6,9 @@ to ``tests/.run/<test>/``.
 
 from __future__ import annotations
 
+from tests.support import fork_safe_grpc  # before all that imports gRPC
+
+# isort: split
 import os
 import re
 import shlex
@@ -28,6 +31,8 @@ from tests.support.daemon import Setting
 from tests.support.examples import FAST_EXAMPLES, USUAL_EXAMPLES
 from tests.support.loan import allow, borrowed_folders
 from tests.support.mariadb import MariaDB
+
+__all__ = ["fork_safe_grpc"]
 
 # Time says nothing on a machine that may be ten times slower for minutes.
 settings.register_profile("thorough", deadline=None, suppress_health_check=[HealthCheck.too_slow])

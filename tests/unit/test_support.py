@@ -5,8 +5,10 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import grpc
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -113,3 +115,15 @@ def test_tasks_do_not_outlive_the_loss_of_what_starts_them() -> None:
     again = ProcessRunner()
     assert again.run("job", 1, _Nothing(), StopSignal()) == [TaskDone()]
     again.stop()
+
+
+def test_children_live_after_this_process_has_used_grpc() -> None:
+    """gRPC's handlers of fork() would abort some of them: see tests/support/fork_safe_grpc.py."""
+    server = grpc.server(ThreadPoolExecutor(2))
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
+        grpc.channel_ready_future(channel).result(60)
+        ended = [subprocess.Popen(["true"], preexec_fn=lambda: None).wait() for _ in range(200)]
+    server.stop(None)
+    assert set(ended) == {0}
