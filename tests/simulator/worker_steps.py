@@ -16,11 +16,12 @@ both are at the same place, whether the relay log ends there or not.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from shardmerge.master.ddl_lock.situation import Lock
 from shardmerge.proto.state_pb2 import BinlogOp
+from shardmerge.worker.core.position import RelayOffset
 from shardmerge.worker.core.table_plan import TablePlan
 from shardmerge.worker.ddl.decide import next_statements
 from shardmerge.worker.ddl.decide.next_statements import WaitingTable
@@ -380,15 +381,21 @@ class Worker:
 
     # --- released tables
 
+    def _released_together(self, source: Source, shared: Shared) -> Mapping[int, tuple[Parked, RelayOffset]]:
+        """Return the released tables that continue together, by number; their plans fit the target."""
+        if not source.process.waiting:
+            return {}
+        released = replay.replayed_together(queue_of(source.process.waiting).released())
+        if released:
+            self._plans(source.durable, frozenset(released), shared)
+        return released
+
     def _replays(self, source: Source, shared: Shared) -> Iterator[Step]:
         """Start a stream for the released tables (worker/replicate/join/replay.py)."""
         durable, process = source.durable, source.process
-        if not process.waiting:
-            return
-        released = replay.replayed_together(queue_of(process.waiting).released())
+        released = self._released_together(source, shared)
         if not released:
             return
-        self._plans(durable, frozenset(released), shared)
         joining, offset = replay.replay_of(released, DEALING[self.lanes])
         first = min(released.values(), key=lambda each: each[1])[0].place
         after = durable._replace(
@@ -404,12 +411,9 @@ class Worker:
     def _parks_again(self, source: Source, shared: Shared) -> Iterator[Step]:
         """Park the released tables without rows before their next statements there (worker/ddl/park_again.py)."""
         durable, process = source.durable, source.process
-        if not process.waiting:
-            return
-        released = replay.replayed_together(queue_of(process.waiting).released())
+        released = self._released_together(source, shared)
         if not released:
             return
-        self._plans(durable, frozenset(released), shared)
         waiting = {
             number: WaitingTable((SCHEMA, durable.tables[number].name), at) for number, (_, at) in released.items()
         }
@@ -495,7 +499,7 @@ class Worker:
                 assert lock is not None
                 yield from self._executes(source, duty, lock, shared)
             case Look():
-                raise AssertionError("a look that comes to nothing")
+                raise AssertionError("a look without any effect")
 
     def _looked(self, source: Source, half: Half, shared: Shared) -> Iterator[Step]:
         durable, lock, ops = source.durable, self.around.lock(shared), self.around.ops()

@@ -192,12 +192,13 @@ class _Asked:
 
     def _lines(self, file: str) -> Iterator[tuple[str, str]]:
         """(kind, info) of the events of ``file``."""
-        at, is_last = FIRST_BYTE, False
-        while not is_last:
+        at = FIRST_BYTE
+        while True:
             page = self._page(file, at, _LINES)
             yield from (line for _, line in page)
-            is_last = len(page) < _LINES
-            at = at if is_last else page[-1][0]
+            if len(page) < _LINES:
+                return
+            at = page[-1][0]
 
     def _page(self, file: str, at: int, count: int) -> list[tuple[int, tuple[str, str]]]:
         """(byte at which it ends, (kind, info)) of the ``count`` events of ``file`` that begin at the byte ``at``."""

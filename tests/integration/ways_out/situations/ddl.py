@@ -80,13 +80,21 @@ def _truncate_partition(merge: Merge) -> Printed:
     return merge.operator.stopped(50006, ONE)
 
 
-def _rename_into(merge: Merge) -> Printed:
-    """A table from outside of the task gets the name of a shard table that was dropped before."""
+def _copy_outside(merge: Merge, condition: str) -> str:
+    """Make a table ``t`` outside of the task, with those rows of a shard table; return its schema."""
     outside = merge.family.name.replace("way", "outside")
     merge.source(1).execute(
         f"CREATE DATABASE {outside}",
         f"CREATE TABLE {outside}.t LIKE {merge.shard(2)}",
-        f"INSERT INTO {outside}.t SELECT * FROM {merge.shard(2)} WHERE id <= 70",
+        f"INSERT INTO {outside}.t SELECT * FROM {merge.shard(2)} WHERE {condition}",
+    )
+    return outside
+
+
+def _rename_into(merge: Merge) -> Printed:
+    """A table from outside of the task gets the name of a shard table that was dropped before."""
+    outside = _copy_outside(merge, "id <= 70")
+    merge.source(1).execute(
         f"DROP TABLE {merge.shard(2)}",
         f"RENAME TABLE {outside}.t TO {merge.shard(2)}",
     )
@@ -102,11 +110,8 @@ def _skip_and_add(merge: Merge, printed: Printed) -> None:
 
 def _swap_into(merge: Merge) -> Printed:
     """A shard table is replaced by a table from outside of the task, which has other values and other rows."""
-    outside = merge.family.name.replace("way", "outside")
+    outside = _copy_outside(merge, "id % 3 > 0")
     merge.source(1).execute(
-        f"CREATE DATABASE {outside}",
-        f"CREATE TABLE {outside}.t LIKE {merge.shard(2)}",
-        f"INSERT INTO {outside}.t SELECT * FROM {merge.shard(2)} WHERE id % 3 > 0",
         f"UPDATE {outside}.t SET amount = amount + 1",
         f"RENAME TABLE {merge.shard(2)} TO {outside}.before, {outside}.t TO {merge.shard(2)}",
         f"UPDATE {merge.shard(2)} SET amount = amount + 1 WHERE id < 50",
