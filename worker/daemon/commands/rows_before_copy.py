@@ -13,8 +13,17 @@ from shardmerge.worker.core.subtask_key import SubtaskKey
 from shardmerge.worker.core.table import Table
 from shardmerge.worker.core.table_plan import TablePlan
 from shardmerge.worker.target.members.target_members import read_target_members
-from shardmerge.worker.target.tables.row_ownership import AllRows, KeyRange, NotSeparable, Owned, owned_rows
+from shardmerge.worker.target.tables.row_ownership import (
+    AllRows,
+    KeyRange,
+    NotSeparable,
+    Owned,
+    owned_rows,
+    separated_rows,
+)
 from shardmerge.worker.target.tables.target_table import find_target
+
+_UNKNOWN_OTHERS = "other shard tables have rows in it that are not merged into it now"
 
 
 def rows_before_copy(
@@ -45,14 +54,17 @@ def rows_before_copy(
             continue
         is_earlier, others = copies.of(plan, numbers[plan.table.full_name])
         owned = owned_rows(plan, merged)
-        if isinstance(owned, AllRows) and others:
-            owned = NotSeparable("other shard tables have rows in it that are not merged into it now")
+        has_unknown = isinstance(owned, AllRows) and others
+        if has_unknown:
+            owned = separated_rows(plan, (plan,))
         if not is_earlier and not _is_indexed(owned, found):
             continue
         condition = "" if isinstance(owned, AllRows | NotSeparable) else f" WHERE {owned.condition}"
         if not rows(session, f"SELECT 1 FROM {at}{condition} LIMIT 1"):
             continue
         values = {"task": who.task, "source": who.source, "table": plan.table.full_name, "target": at}
+        if has_unknown:  # a shard table that is not merged now may have had the same ids or texts
+            return errors.replicate.UPDATE_MIXED_ROWS(**values, why=_UNKNOWN_OTHERS)
         if isinstance(owned, NotSeparable):
             return errors.replicate.UPDATE_MIXED_ROWS(**values, why=owned.why)
         return errors.replicate.UPDATE_OWN_ROWS(**values, removal=f"DELETE FROM {at}{condition};")

@@ -59,8 +59,12 @@ Owned = AllRows | KeyRange | ExtractedTexts | NotSeparable
 def owned_rows(plan: TablePlan, members: Sequence[TablePlan]) -> Owned:
     """``members``: the plans of all shard tables of the task, of all sources, ``plan`` included."""
     merged = [other for other in members if other.target_name == plan.target_name]
-    if len(merged) <= 1:
-        return AllRows()
+    return separated_rows(plan, merged) if len(merged) > 1 else AllRows()
+
+
+def separated_rows(plan: TablePlan, merged: Sequence[TablePlan]) -> KeyRange | ExtractedTexts | NotSeparable:
+    """The rows of ``plan`` in a target that has rows of others too. ``merged``: the plans of all shard tables of the
+    target that are known, ``plan`` included."""
     for item in plan.columns:
         if not isinstance(item.mapping, PartitionId) or item.mapping.is_shared or item.column.nullable:
             continue  # a NULL is in no range

@@ -18,6 +18,7 @@ from shardmerge.worker.target.tables.row_ownership import (
     KeyRange,
     NotSeparable,
     owned_rows,
+    separated_rows,
     source_conditions,
     stray_condition,
 )
@@ -37,6 +38,14 @@ def test_the_only_shard_owns_everything() -> None:
     one, other = shard(0, None), shard(1, None, target="elsewhere")
     assert owned_rows(one, [one, other]) == AllRows()
     assert stray_condition(one, [one, other]) is None
+
+
+def test_the_only_shard_owns_its_range_where_the_target_has_rows_of_unknown_tables() -> None:
+    one = shard(0, 1 << 44)
+    assert separated_rows(one, [one]) == KeyRange("id", 1 << 44, (2 << 44) - 1)
+    by_name, unmapped = extracted(0, c="1"), shard(0, None)
+    assert separated_rows(by_name, [by_name]) == ExtractedTexts((("c", "1"),))
+    assert isinstance(separated_rows(unmapped, [unmapped]), NotSeparable)
 
 
 @given(st.lists(st.tuples(st.integers(0, 40), st.integers(0, 3)), min_size=2, max_size=6))
