@@ -31,6 +31,10 @@ class Goal(enum.Enum):
     GONE = "Stopped"
 
 
+EXPECTED = {Goal.PAUSED: common_pb2.STAGE_PAUSED, Goal.RUNNING: common_pb2.STAGE_RUNNING}
+"""The stage in the record of a subtask; without a record nothing is to run."""
+
+
 @dataclass(frozen=True, slots=True)
 class Reached:
     """The worker has done it."""
@@ -74,6 +78,20 @@ def judge_subtask(goal: Goal, task: str, revision: int, status: worker.WorkerSta
             if stage == common_pb2.STAGE_PAUSED and subtask.result.errors:
                 return SubtaskFailure(subtask.result.errors[0])
             return seen
+
+
+def judge_decision(goal: Goal, task: str, source: str, revision: int, state: State) -> SubtaskFailure | None:
+    """Whether a later decision than that of ``revision`` has replaced it: then no worker will act on it. Pure."""
+    if state.revision < revision:
+        return None
+    entry = state.subtasks.get((task, source))
+    expected = None if entry is None else entry.value.expected
+    if expected == EXPECTED.get(goal):
+        return None
+    later = next((other for other in Goal if EXPECTED.get(other) == expected), goal)
+    return SubtaskFailure(
+        error_to_proto(errors.master.COMMAND_REPLACED(task=task, source=source, stage=goal.value, later=later.value))
+    )
 
 
 def judge_source(source: str, revision: int, status: worker.WorkerStatusResponse) -> Judgement:
@@ -139,6 +157,9 @@ class Waiter:
     def _subtask(self, goal: Goal, task: str, source: str, revision: int, *, several: bool) -> pb.SourceResult:
         def judge(state: State) -> tuple[str, Judgement]:
             holder = state.worker_of(source)
+            replaced = judge_decision(goal, task, source, revision, state)
+            if replaced is not None:
+                return holder.name if holder else "", replaced
             if holder is not None:
                 return holder.name, judge_subtask(goal, task, revision, self.workers.status(holder, task))
             if goal is Goal.RUNNING:

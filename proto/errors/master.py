@@ -241,6 +241,16 @@ STAGE_NOT_REACHED = _define(
     workaround="The decision is stored and takes effect later; follow it with `dmctl query-status -s {source}`.",
     retryable=True,
 )
+COMMAND_REPLACED = _define(
+    60326,
+    "command-replaced",
+    scope=Scope.INTERNAL,
+    level=Level.LOW,
+    message="source {source}: while the command waited for stage {stage} of task {task}, another command decided "
+    "stage {later}",
+    workaround="The other command holds, and nothing is lost. `dmctl query-status {task} -s {source}` shows the stage. "
+    "If the task must have the stage of this command, give it again.",
+)
 TASK_DIFFERS = _define(
     60306,
     "task-differs",

@@ -464,6 +464,21 @@ def test_stop_cuts_a_waiting_command_short(world: World) -> None:
     assert codes(list(waiting.result().sources)) == [errors.master.STAGE_NOT_REACHED.code]
 
 
+def test_a_command_that_a_later_one_replaced_ends_with_that_reason(world: World) -> None:
+    """60326. The answer was 60305, "takes effect later", after the whole timeout."""
+    world.leader(rpc_timeout=600.0)
+    fake = world.worker("w1")
+    assert world.create("s1").result
+    assert world.start(task_file("t", "s1")).result
+    fake.behaviour.deaf = True
+    pausing = world.ask.OperateTask.future(pb.OperateTaskRequest(op=pb.OperateTaskRequest.OP_PAUSE, name="t"))
+    until(lambda: world.record("t", "s1").expected == common_pb2.STAGE_PAUSED, "the decision is stored")
+    resuming = world.ask.OperateTask.future(pb.OperateTaskRequest(op=pb.OperateTaskRequest.OP_RESUME, name="t"))
+    assert codes(list(pausing.result().sources)) == [errors.master.COMMAND_REPLACED.code]
+    fake.behaviour.deaf = False
+    assert resuming.result().result
+
+
 def test_bad_requests(world: World) -> None:
     world.leader()
     refused(lambda: world.operate(pb.OperateTaskRequest.OP_STOP), errors.master.BAD_REQUEST)

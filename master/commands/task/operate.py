@@ -13,7 +13,7 @@ from shardmerge.master.store import Store, merged_task
 from shardmerge.master.workers.client import Workers
 from shardmerge.master.workers.compose import all_with_source_settings
 from shardmerge.master.workers.pause_limits import pause_limits
-from shardmerge.master.workers.wait import Goal, Waiter, failed
+from shardmerge.master.workers.wait import EXPECTED, Goal, Waiter, failed
 from shardmerge.proto import common_pb2, errors, worker_pb2
 from shardmerge.proto import config_pb2 as config
 from shardmerge.proto import master_pb2 as pb
@@ -23,8 +23,6 @@ from shardmerge.proto.config.task.task_file import TaskFile, parse_task, with_en
 from shardmerge.proto.errors import ShardmergeError
 
 _Op = pb.OperateTaskRequest.Op
-
-_EXPECTED = {Goal.PAUSED: common_pb2.STAGE_PAUSED, Goal.RUNNING: common_pb2.STAGE_RUNNING}
 
 _PASSED = "pre-check is passed"
 
@@ -149,7 +147,7 @@ class TaskCommands:
             )
             token = uuid.uuid4().hex if request.remove_meta else ""
             records = [
-                state_pb.SubTaskRecord(config=one, expected=_EXPECTED[goal], meta_token=token) for one in selection.new
+                state_pb.SubTaskRecord(config=one, expected=EXPECTED[goal], meta_token=token) for one in selection.new
             ]
             revision = self.store.add_subtasks(merged_task(task, state), records, state)
         pairs = [(file.name, one.source_id) for one in selection.new]

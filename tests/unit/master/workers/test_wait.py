@@ -14,11 +14,13 @@ from shardmerge.master.workers.wait import (
     Reached,
     SubtaskFailure,
     Waiter,
+    judge_decision,
     judge_released,
     judge_source,
     judge_subtask,
 )
 from shardmerge.proto import common_pb2, errors
+from shardmerge.proto import config_pb2 as config
 from shardmerge.proto import worker_pb2 as pb
 from shardmerge.proto.common_pb2 import Stage
 from shardmerge.proto.rpc.coded_errors import error_to_proto
@@ -56,6 +58,31 @@ def _status(stage: Stage | None, *, failed: bool = False, revision: int = 10) ->
 def test_stage_decides_once_the_decision_was_read(goal: Goal, stage: Stage | None, expected: Judgement) -> None:
     assert judge_subtask(goal, "t", 10, _status(stage)) == expected
     assert isinstance(judge_subtask(goal, "t", 11, _status(stage)), NotYet)
+
+
+@pytest.mark.parametrize(
+    ("goal", "later", "revision", "replaced"),
+    [
+        (Goal.RUNNING, common_pb2.STAGE_PAUSED, 10, "Paused"),
+        (Goal.PAUSED, common_pb2.STAGE_RUNNING, 10, "Running"),
+        (Goal.GONE, common_pb2.STAGE_RUNNING, 10, "Running"),
+        (Goal.RUNNING, None, 10, "Stopped"),
+        (Goal.RUNNING, common_pb2.STAGE_RUNNING, 10, ""),
+        (Goal.PAUSED, common_pb2.STAGE_PAUSED, 10, ""),
+        (Goal.GONE, None, 10, ""),
+        (Goal.RUNNING, common_pb2.STAGE_PAUSED, 101, ""),  # the records were read before the decision
+    ],
+)
+def test_a_decision_that_a_later_one_replaced_is_not_waited_for(
+    goal: Goal, later: Stage | None, revision: int, replaced: str
+) -> None:
+    records = () if later is None else (config.SubTaskConfig(task="t", source_id="s"),)
+    known = state(bindings={"s": ""}, subtasks=records, stage=later or common_pb2.STAGE_RUNNING)
+    found = judge_decision(goal, "t", "s", revision, known)
+    assert (found is not None) is bool(replaced)
+    if found is not None:
+        assert found.error.code == errors.master.COMMAND_REPLACED.code
+        assert found.error.message.endswith(f"stage {goal.value} of task t, another command decided stage {replaced}")
 
 
 def test_subtask_that_came_up_with_an_error_has_failed() -> None:
