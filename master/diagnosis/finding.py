@@ -12,7 +12,7 @@ STOPPED = 100.0
 """Weight of a cause for which nothing of a source is applied."""
 
 LOCKED = 90.0
-"""Weight of a lock at the target that a lane waits for."""
+"""Weight of a lock that a lane at the target, or a copy at the source, waits for."""
 
 PARKED = 80.0
 """Weight of a DDL lock: the rows of some tables wait."""

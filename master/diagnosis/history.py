@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from shardmerge.master.diagnosis.finding import BUSY, Finding, percent, seconds
+from shardmerge.master.diagnosis.finding import BUSY, LOCKED, Finding, percent, seconds
+from shardmerge.master.diagnosis.stopped import coded, workaround
 from shardmerge.master.diagnosis.view import SourceView
-from shardmerge.proto import config_pb2
+from shardmerge.proto import config_pb2, worker_pb2
 
 _HISTORY = 40.0
 _LEAST_THROTTLED = 0.25
@@ -30,6 +31,7 @@ def history(view: SourceView) -> Iterator[Finding]:
     if not view.is_copying or status is None:
         return
     shares = reader_shares(view)
+    yield from _retried(view, status.load)
     yield from _throttled(view, shares)
     load = status.load
     left = f"about {seconds(load.eta_seconds)} left" if load.eta_seconds else "how long it takes is not known yet"
@@ -53,6 +55,19 @@ def reader_shares(view: SourceView) -> dict[str, float]:
     found = view.use.copy.seconds
     total = sum(found.values())
     return {cause: value / total for cause, value in sorted(found.items())} if total > 0 else {}
+
+
+def _retried(view: SourceView, load: worker_pb2.LoadStatus) -> Iterator[Finding]:
+    if load.HasField("retried"):
+        error = load.retried
+        yield Finding(
+            "copy-retried",
+            LOCKED,
+            f"The copy of the history tries again after this error: {coded(error)}.",
+            workaround(view, error),
+            figures={"code": error.code},
+            names={"error": error.name},
+        )
 
 
 def _throttled(view: SourceView, shares: dict[str, float]) -> Iterator[Finding]:

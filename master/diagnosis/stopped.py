@@ -70,7 +70,7 @@ def _worker(view: SourceView) -> Iterator[Finding]:
         yield Finding(
             "worker-silent",
             STOPPED,
-            f"Worker {view.worker} could not be asked: {_coded(view.failure)}.",
+            f"Worker {view.worker} could not be asked: {coded(view.failure)}.",
             (
                 *workaround(view, view.failure),
                 "`dmctl list-member --worker` shows whether it is alive.",
@@ -85,7 +85,7 @@ def _worker(view: SourceView) -> Iterator[Finding]:
         yield Finding(
             "source-error",
             STOPPED,
-            f"The worker cannot use the source: {_coded(error)}.",
+            f"The worker cannot use the source: {coded(error)}.",
             workaround(view, error),
             names={"error": error.name},
             figures={"code": error.code},
@@ -103,7 +103,7 @@ def _stage(view: SourceView, status: SubTaskStatus) -> Iterator[Finding]:
             yield Finding(
                 "resume-waits",
                 STOPPED - 5,
-                f"The last run failed: {_coded(error)}. The worker tries again by itself: {status.waiting_for}.",
+                f"The last run failed: {coded(error)}. The worker tries again by itself: {status.waiting_for}.",
                 (*workaround(view, error), f"At once: {resume}"),
                 names={"error": error.name},
                 figures={"code": error.code},
@@ -112,7 +112,7 @@ def _stage(view: SourceView, status: SubTaskStatus) -> Iterator[Finding]:
             yield Finding(
                 "paused",
                 STOPPED,
-                f"An operator has paused it (`dmctl pause-task`). Its last error was {_coded(error)}.",
+                f"An operator has paused it (`dmctl pause-task`). Its last error was {coded(error)}.",
                 _with_resume(workaround(view, error), resume),
                 names={"error": error.name},
                 figures={"code": error.code},
@@ -121,7 +121,7 @@ def _stage(view: SourceView, status: SubTaskStatus) -> Iterator[Finding]:
             yield Finding(
                 "stopped-by-error",
                 STOPPED,
-                f"An error has stopped it: {_coded(error)}.",
+                f"An error has stopped it: {coded(error)}.",
                 _then_resume(view, error),
                 names={"error": error.name},
                 figures={"code": error.code},
@@ -160,7 +160,7 @@ def _relay(view: SourceView) -> Iterator[Finding]:
         yield Finding(
             "relay-error",
             STOPPED - 7,
-            f"The source's binlog is not fetched: {_coded(error)}.{retry}",
+            f"The source's binlog is not fetched: {coded(error)}.{retry}",
             workaround(view, error) if runs else _then_resume(view, error),
             names={"error": error.name},
             figures={"code": error.code},
@@ -186,7 +186,8 @@ def _with_resume(named: tuple[str, ...], resume: str) -> tuple[str, ...]:
     return named if any("resume-task" in text for text in named) else (*named, resume)
 
 
-def _coded(error: ErrorDetail) -> str:
+def coded(error: ErrorDetail) -> str:
+    """The error as a part of a sentence, without a point at its end."""
     return f"[{error.code} {error.name}] {error.message}".rstrip(". ")
 
 

@@ -374,8 +374,10 @@ SOURCE_CONFLICT = _define(
     scope=Scope.SOURCE,
     level=Level.MEDIUM,
     message="source {source}: {host}:{port}: {reason} (errno {errno})",
-    workaround="Nothing to do: the worker tries again. If it repeats: for errno 4052 another replica uses the same "
-    "server-id, set another one in this source's file; else look for long transactions at the source.",
+    workaround="Nothing is lost, and the worker tries again. If it repeats: for errno 4052 another replica uses the "
+    "same server-id, set another one in this source's file. For errno 1205 another session holds a table or rows that "
+    "are copied (LOCK TABLES, FLUSH TABLES WITH READ LOCK, a DDL, a long transaction): `SHOW FULL PROCESSLIST` at the "
+    "source shows it, and the copy continues when it ends.",
     retryable=True,
 )
 SOURCE_STORAGE = _define(

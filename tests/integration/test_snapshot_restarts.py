@@ -7,7 +7,8 @@ import multiprocessing
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,7 @@ from shardmerge.worker.core.task_runner import TaskBody, TaskFailed, TaskOutcome
 from shardmerge.worker.snapshot.reader.chunk_reader import ReaderSpec, read_chunks
 from shardmerge.worker.snapshot.reader.worker_link import GrpcWorkerClient, Located
 from shardmerge.worker.unit.contract import Failed, Finished, Stopped
-from tests.integration.snapshot_rig import SOURCE, TASK, Rig, count_rows, held_at
+from tests.integration.snapshot_rig import META, SOURCE, TASK, Rig, count_rows, held_at
 from tests.integration.snapshot_tables import assert_merged, loaded_chunks, merging, prepared, servers, source, target
 from tests.support.database import Database
 from tests.support.hooks import Hooks
@@ -28,6 +29,58 @@ from tests.support.task_runners import Threads
 from tests.support.wait import until
 
 __all__ = ["servers", "source", "target"]
+
+
+class _OneChunk:
+    """A link that dispenses a chunk which is loaded already; nothing was written since. ``on_report``: called with each
+    report."""
+
+    def __init__(self, on_report: Callable[[relay_pb2.ChunkReport], None] = lambda _: None) -> None:
+        self._on_report = on_report
+        self.left = [relay_pb2.ChunkSpec(source_schema="shard_1", source_table="t_1", number=0, upper=[b"101"])]
+        self.reports: list[relay_pb2.ChunkReport] = []
+
+    def take(self) -> relay_pb2.TakeChunkResponse:
+        if self.left:
+            return relay_pb2.TakeChunkResponse(chunk=self.left.pop())
+        return relay_pb2.TakeChunkResponse(finished=True)
+
+    def report(self, report: relay_pb2.ChunkReport) -> bool:
+        self.reports.append(report)
+        self._on_report(report)
+        return False
+
+    def locate(self, position: SourcePosition) -> Located:
+        return Located("relay", RelayOffset(1, position.pos))
+
+    def admit(self, chunk: relay_pb2.ChunkSpec, position: SourcePosition) -> Located | None:
+        return self.locate(position)
+
+    def subscribe(self, start: RelayOffset, until: RelayOffset) -> Iterator[relay_pb2.RelayFrame]:
+        raise AssertionError(start, until)
+
+    def evaluate(self, request: relay_pb2.EvaluateRequest) -> relay_pb2.EvaluateResponse:
+        raise AssertionError(request)
+
+    def close(self) -> None:
+        pass
+
+
+@contextmanager
+def _locked(source: Database, table: str) -> Generator[Callable[[], None]]:
+    """Another session holds ``table`` until the yielded function is called."""
+    holder = source.connect()
+    try:
+        with holder.cursor() as cursor:
+            cursor.execute(f"LOCK TABLES {table} WRITE")
+
+        def release() -> None:
+            with holder.cursor() as cursor:
+                cursor.execute("UNLOCK TABLES")
+
+        yield release
+    finally:
+        holder.close()
 
 
 def test_a_restart_loads_only_the_chunks_that_are_left(source: Database, target: Database, tmp_path: Path) -> None:
@@ -148,43 +201,41 @@ def test_a_second_attempt_at_a_committed_chunk_loads_nothing(
     with Rig(source, target, tmp_path, merging(target, threads=1, chunk_rows=100)) as rig:
         assert rig.run() == Finished()
 
-        class Again:
-            """A link that dispenses a chunk which is loaded already; nothing was written since."""
-
-            def __init__(self) -> None:
-                self.left = [relay_pb2.ChunkSpec(source_schema="shard_1", source_table="t_1", number=0, upper=[b"101"])]
-                self.reports: list[relay_pb2.ChunkReport] = []
-
-            def take(self) -> relay_pb2.TakeChunkResponse:
-                if self.left:
-                    return relay_pb2.TakeChunkResponse(chunk=self.left.pop())
-                return relay_pb2.TakeChunkResponse(finished=True)
-
-            def report(self, report: relay_pb2.ChunkReport) -> bool:
-                self.reports.append(report)
-                return False
-
-            def locate(self, position: SourcePosition) -> Located:
-                return Located("relay", RelayOffset(1, position.pos))
-
-            def admit(self, chunk: relay_pb2.ChunkSpec, position: SourcePosition) -> Located | None:
-                return self.locate(position)
-
-            def subscribe(self, start: RelayOffset, until: RelayOffset) -> Iterator[relay_pb2.RelayFrame]:
-                raise AssertionError(start, until)
-
-            def evaluate(self, request: relay_pb2.EvaluateRequest) -> relay_pb2.EvaluateResponse:
-                raise AssertionError(request)
-
-            def close(self) -> None:
-                pass
-
-        link = Again()
+        link = _OneChunk()
         read_chunks(rig.spec(), link)
         [report] = link.reports
         assert report.HasField("high")
         assert report.rows == 100
         assert count_rows(target, "merged.t") == 600
+
+
+def test_a_table_that_another_session_holds_is_named(source: Database, target: Database, tmp_path: Path) -> None:
+    """20105. For half a minute no status named a reason, and then the copy began again."""
+    shards = prepared(source, 300)
+    conflict = errors.relay.SOURCE_CONFLICT.code
+    with Rig(source, target, tmp_path, merging(target, threads=1, chunk_rows=100)) as rig:
+        unit, outcome = rig.unit(), list[object]()
+        with _locked(source, "shard_1.t_1") as release:
+            run = threading.Thread(target=lambda: outcome.append(unit.run(StopSignal())))
+            run.start()
+            until(lambda: unit.status().retried.code == conflict, "the planner's error is shown")
+            assert unit.activity().startswith(f"the copy of the history is retried after: [{conflict} ")
+            release()
+            run.join(300)
+        assert outcome == [Finished()]
+        assert not unit.status().HasField("retried")
+        # As before the first chunk was loaded.
+        target.execute(
+            "DELETE FROM merged.t ORDER BY id LIMIT 100",
+            f"UPDATE {META}.snapshot_chunk SET state = 0 WHERE number = 0 ORDER BY shard LIMIT 1",
+        )
+        with _locked(source, "shard_1.t_1") as release:
+            link = _OneChunk(lambda report: release() if report.HasField("retried") else None)
+            read_chunks(rig.spec(), link)
+        retried, *_, last = link.reports
+        assert retried.retried.code == conflict
+        assert (last.rows, last.HasField("high")) == (100, True)
+    assert_merged(source, target, shards)
 
 
 def test_a_stop_is_obeyed_while_another_session_holds_the_table(
@@ -193,18 +244,13 @@ def test_a_stop_is_obeyed_while_another_session_holds_the_table(
     shards = prepared(source, 300)
     with Rig(source, target, tmp_path, merging(target, threads=1, chunk_rows=100)) as rig:
         unit, stop, outcome = rig.unit(), StopSignal(), list[object]()
-        holder = source.connect()
-        try:
-            with holder.cursor() as cursor:
-                cursor.execute("LOCK TABLES shard_1.t_1 WRITE")
+        with _locked(source, "shard_1.t_1"):
             run = threading.Thread(target=lambda: outcome.append(unit.run(stop)))
             run.start()
             until(lambda: source.waits_for_a_table(), "the planner waits for the table")
             stop.set()
             run.join(300)
             assert outcome == [Stopped()]
-        finally:
-            holder.close()
         assert rig.run() == Finished()
     assert_merged(source, target, shards)
 

@@ -122,6 +122,7 @@ class ChunkPlanner(threading.Thread):
                 if not error.spec.retryable or attempt == _ATTEMPTS:
                     raise
                 log.warning("planning is retried", source=self._source_id, error=str(error))
+                self._dispenser.planning_is_retried(error)
             if self._dispenser.wait_ending(_BACKOFF.seconds(attempt)):
                 return
 

@@ -26,6 +26,7 @@ from shardmerge.worker.snapshot.statement_watch import StatementWatch
 
 _WAIT_SECONDS = 1.0
 _LOOK_SECONDS = 0.1
+_PLANNER = -1  # beside the readers' numbers
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +63,7 @@ class Dispenser:
         self._closed = False
         self._failure: ShardmergeError | None = None
         self._throttle_reason = ""
+        self._retried: dict[int, ShardmergeError] = {}
         self.times = ReaderTimes() if times is None else times
 
     # --- calls of the load monitor
@@ -82,14 +84,21 @@ class Dispenser:
     def add(self, chunks: Iterable[PlannedChunk]) -> None:
         """Add chunks that are recorded in the store already."""
         with self._changed:
+            self._retried.pop(_PLANNER, None)
             self._waiting.extend(chunks)
             self._changed.notify_all()
 
     def complete(self) -> None:
         """The plan has no more chunks."""
         with self._changed:
+            self._retried.pop(_PLANNER, None)
             self._complete = True
             self._changed.notify_all()
+
+    def planning_is_retried(self, error: ShardmergeError) -> None:
+        """Chunks are planned again after ``error``, until some are added or the plan is complete."""
+        with self._changed:
+            self._retried[_PLANNER] = error
 
     def fail(self, error: ShardmergeError) -> None:
         """Fail the snapshot: every reader has to stop. The first error is kept."""
@@ -131,6 +140,12 @@ class Dispenser:
                 return self._throttle_reason
             left = self._limiter.wait(self._clock()) if self._waiting else 0.0
             return f"{self._limiter.tightest_limit}: the next chunk begins in {left:.1f} s" if left > 0 else ""
+
+    @property
+    def retried(self) -> ShardmergeError | None:
+        """After which error chunks are planned or read again now; None: none is."""
+        with self._changed:
+            return next((self._retried[who] for who in sorted(self._retried)), None)
 
     # --- calls of the readers
 
@@ -192,6 +207,10 @@ class Dispenser:
             if mine is not None and _is(mine, report.chunk):
                 if report.worked_seconds:
                     self.times.worked(index, report.worked_seconds, report.write_seconds)
+                if report.HasField("retried"):
+                    self._retried[index] = error_from_proto(report.retried)
+                else:
+                    self._retried.pop(index, None)
                 if report.interrupted:
                     del self._taken[index]
                     self._progress.idle(index)

@@ -12,6 +12,7 @@ from shardmerge.proto import worker_pb2 as pb
 from shardmerge.proto.config import defaults
 from shardmerge.proto.errors import ShardmergeError
 from shardmerge.proto.log import get_logger
+from shardmerge.proto.rpc.coded_errors import error_to_proto
 from shardmerge.worker.core.cascades import CascadeKeys
 from shardmerge.worker.core.mysql.cancellable_session import cancellable, cancellable_session
 from shardmerge.worker.core.mysql.connection import Session, Side, coded_errors, current_position, server_info
@@ -85,7 +86,16 @@ class SnapshotUnit:
         self._job: GrowingJob | None = None
 
     def status(self) -> pb.LoadStatus:
-        return self._progress.status()
+        status, retried = self._progress.status(), self._retried
+        if retried is not None:
+            status.retried.CopyFrom(error_to_proto(retried))
+        return status
+
+    @property
+    def _retried(self) -> ShardmergeError | None:
+        """After which error chunks are planned or read again now."""
+        dispenser = self._dispenser
+        return None if dispenser is None else dispenser.retried
 
     def seconds_since_chunk(self) -> float | None:
         """Since a chunk was committed last; None: not in this run."""
@@ -115,6 +125,9 @@ class SnapshotUnit:
         """What the readers wait for; while they read, "" or the number of rows read of large chunks."""
         dispenser = self._dispenser
         waiting_for = "" if dispenser is None else dispenser.waiting_for()
+        retried = self._retried
+        if retried is not None and not waiting_for:
+            return f"the copy of the history is retried after: {retried}"
         missing = 0 if self._job is None else self._job.missing
         if missing and not waiting_for:
             return f"{missing} of {self.readers} chunk readers wait for a free Spark slot; the others copy"

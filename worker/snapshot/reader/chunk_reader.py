@@ -195,7 +195,7 @@ class _Reader:
                 if not error.spec.retryable or too_large or attempt == _ATTEMPTS:
                     raise
                 log.warning("chunk is retried", table=plan.table.full_name, chunk=chunk.number, error=str(error))
-                self._pause(spec, _BACKOFF.seconds(attempt))
+                self._pause(spec, error, _BACKOFF.seconds(attempt))
 
     def _is_interrupted(self, spec: relay_pb2.ChunkSpec) -> bool:
         """Whether an error may come from a statement on the chunk's table. False also when that cannot be found out."""
@@ -209,8 +209,8 @@ class _Reader:
     def _report(self, report: relay_pb2.ChunkReport) -> bool:
         return self._link.report(report)
 
-    def _pause(self, spec: relay_pb2.ChunkSpec, seconds: float) -> None:
-        if self._report(relay_pb2.ChunkReport(chunk=spec)):
+    def _pause(self, spec: relay_pb2.ChunkSpec, error: ShardmergeError, seconds: float) -> None:
+        if self._report(relay_pb2.ChunkReport(chunk=spec, retried=error_to_proto(error))):
             raise _StopReading
         time.sleep(seconds)
 

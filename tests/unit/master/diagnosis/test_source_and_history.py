@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from shardmerge.master.diagnosis.conclude import source_use, unknown_facts
-from shardmerge.proto import config_pb2, worker_pb2
+from shardmerge.proto import config_pb2, errors, worker_pb2
 from shardmerge.proto import diagnose_pb2 as pb
+from shardmerge.proto.rpc.coded_errors import error_to_proto
 from tests.unit.master.diagnosis.views import SECONDS, SOURCE, behind, ids, lane, one, sync, view
 
 _IDLE = {"idle": 0.9, "read": 0.1}
@@ -115,6 +116,16 @@ def test_the_history_and_what_limits_it() -> None:
     assert found.figures["eta_seconds"] == 740
     reading = one("history", view(status=_LOAD, copy=_copy({"read": 0.9, "write": 0.1})))
     assert "reading limits it" in reading.text and "snapshot.threads" in reading.actions[0]
+
+
+def test_a_copy_that_is_retried_names_the_error() -> None:
+    conflict = errors.relay.SOURCE_CONFLICT(source="s", host="h", port=1, reason="Lock wait timeout", errno=1205)
+    load = worker_pb2.LoadStatus(retried=error_to_proto(conflict))
+    seen = view(status=load, copy=_copy({"wait": 1.0}))
+    assert ids(seen) == ["copy-retried", "history"]
+    found = one("copy-retried", seen)
+    assert "[20105 source-lock-conflict] source s: h:1: Lock wait timeout" in found.text
+    assert "LOCK TABLES" in found.actions[0]
 
 
 def test_an_unknown_end_and_unknown_readers() -> None:

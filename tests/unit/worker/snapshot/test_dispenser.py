@@ -52,6 +52,33 @@ class _Scene:
         )
 
 
+def test_what_is_retried_is_shown_until_it_has_worked() -> None:
+    scene = _Scene(2)
+    conflict = errors.relay.SOURCE_CONFLICT(source="s1", host="h", port=1, reason="held", errno=1205)
+    seen: list[bool] = []
+
+    def look() -> None:
+        seen.append(scene.dispenser.retried is not None)
+
+    scene.dispenser.planning_is_retried(conflict)
+    look()
+    scene.dispenser.add([_chunk(2)])
+    look()
+    chunk = scene.take(0).chunk
+    for retried in (True, False, True):
+        report = relay_pb2.ChunkReport(who=_who(0), chunk=chunk)
+        if retried:
+            report.retried.CopyFrom(error_to_proto(conflict))
+        scene.dispenser.report(report)
+        look()
+    scene.done(0, chunk)
+    look()
+    scene.dispenser.planning_is_retried(conflict)
+    scene.dispenser.complete()
+    look()
+    assert seen == [True, False, True, False, True, False, False]
+
+
 def test_every_chunk_is_handed_out_once() -> None:
     scene = _Scene(5)
     scene.dispenser.complete()
