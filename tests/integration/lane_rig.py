@@ -13,6 +13,7 @@ from shardmerge.worker.core.mysql import server_clock
 from shardmerge.worker.core.mysql.connection import Side, current_position, server_info
 from shardmerge.worker.core.position import RelayOffset, SourcePosition
 from shardmerge.worker.core.stop_signal import StopSignal
+from shardmerge.worker.core.stored_override import StoredOverride
 from shardmerge.worker.core.stream import Stream
 from shardmerge.worker.core.table_plan import TablePlan, TargetTable
 from shardmerge.worker.core.task_runner import TaskRunner
@@ -39,7 +40,7 @@ class Run:
     """One run of the subtask with an epoch of its own, in a thread."""
 
     def __init__(
-        self, config: config_pb2.SubTaskConfig, host: SourceContext, ops: tuple[state_pb2.BinlogOp, ...] = ()
+        self, config: config_pb2.SubTaskConfig, host: SourceContext, ops: tuple[StoredOverride, ...] = ()
     ) -> None:
         self.stop_signal = StopSignal()
         self.unit: ProcessUnit | None = None
@@ -68,7 +69,7 @@ class Run:
     def reader_time(self, cause: str, seconds: float) -> None:
         pass
 
-    def binlog_ops(self) -> tuple[state_pb2.BinlogOp, ...]:
+    def binlog_ops(self) -> tuple[StoredOverride, ...]:
         return self._ops
 
     def background_activity(self, activity: Callable[[], str]) -> None:
@@ -158,9 +159,7 @@ class LaneRig(Rig):
     _position = SourcePosition("", 0)
     locks: LockClient = NoLocks()
 
-    def replicate(
-        self, lanes: int, task_runner: TaskRunner | None = None, ops: tuple[state_pb2.BinlogOp, ...] = ()
-    ) -> Run:
+    def replicate(self, lanes: int, task_runner: TaskRunner | None = None, ops: tuple[StoredOverride, ...] = ()) -> Run:
         """Start a run with so many lanes and the next epoch."""
         config = config_pb2.SubTaskConfig()
         config.CopyFrom(self.config)
@@ -173,7 +172,7 @@ class LaneRig(Rig):
         self,
         config: config_pb2.SubTaskConfig,
         task_runner: TaskRunner | None = None,
-        ops: tuple[state_pb2.BinlogOp, ...] = (),
+        ops: tuple[StoredOverride, ...] = (),
     ) -> Run:
         """Start a run of any mode with the next epoch."""
         source = config_pb2.SourceConfig(source_id=SOURCE)

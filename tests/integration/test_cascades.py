@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from shardmerge.proto import errors
-from shardmerge.proto.state_pb2 import BinlogOp
+from shardmerge.worker.core.stored_override import OverrideKind, StoredOverride
 from shardmerge.worker.unit.contract import Failed
 from tests.integration.lane_rig import LaneRig
 from tests.integration.snapshot_rig import subtask_config
@@ -62,12 +62,12 @@ def test_the_task_stops_before_the_statement(source: Database, target: Database,
         run.stop()
 
 
-def _skip(outcome: Failed) -> tuple[BinlogOp, ...]:
+def _skip(outcome: Failed) -> tuple[StoredOverride, ...]:
     """Return the operator's command that the message names."""
     found = re.search(r"\((mysql-bin\.\d+), (\d+)\)", str(outcome.error))
     assert found is not None
     assert "dmctl binlog skip" in outcome.error.workaround
-    return (BinlogOp(kind=BinlogOp.KIND_SKIP, file=found[1], pos=int(found[2])),)
+    return (StoredOverride(kind=OverrideKind.SKIP, file=found[1], pos=int(found[2])),)
 
 
 @pytest.mark.parametrize("action", ["RESTRICT", "NO ACTION"])

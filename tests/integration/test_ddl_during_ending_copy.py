@@ -11,7 +11,7 @@ import pytest
 
 from shardmerge.proto import config_pb2, worker_pb2
 from shardmerge.proto.config.position import stop_at
-from shardmerge.proto.state_pb2 import BinlogOp
+from shardmerge.worker.core.stored_override import OverrideKind, StoredOverride
 from shardmerge.worker.replicate.join.unit import JoiningUnit
 from shardmerge.worker.target.tables import deferred_index
 from shardmerge.worker.unit.contract import Finished
@@ -51,11 +51,11 @@ def _ended(run: Run, target: Database) -> None:
         assert target.query(f"SELECT COUNT(*) FROM dm_meta.{record}") == [(0,)], record
 
 
-def _skip(target: Database) -> BinlogOp:
+def _skip(target: Database) -> StoredOverride:
     """Return the override that skips the statement at which the only parked table is parked."""
     [(parked,)] = target.query("SELECT parked FROM dm_meta.parked_table")
     place = json.loads(str(parked))["place"]["position"]
-    return BinlogOp(kind=BinlogOp.KIND_SKIP, file=place["file"], pos=place["pos"])
+    return StoredOverride(kind=OverrideKind.SKIP, file=place["file"], pos=place["pos"])
 
 
 @pytest.mark.parametrize("name", ["index", "truncate", "several", "drop table"])

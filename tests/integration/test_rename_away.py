@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from shardmerge.proto import config_pb2, errors, failpoints, state_pb2
+from shardmerge.proto import config_pb2, errors, failpoints
+from shardmerge.worker.core.stored_override import OverrideKind, StoredOverride
 from shardmerge.worker.replicate.join.unit import JoiningUnit
 from shardmerge.worker.unit.contract import Failed
 from tests.integration.lane_rig import LaneRig, Run, has_joined
@@ -300,7 +301,7 @@ def test_a_name_that_the_rules_do_not_let_through(away: Away) -> None:
 
     until(lambda: error() == errors.ddl.RENAME_LEAVES.name, "the table has stopped")
     away.run.stop()
-    skip = state_pb2.BinlogOp(kind=state_pb2.BinlogOp.KIND_SKIP, file=place.file, pos=place.pos)
+    skip = StoredOverride(kind=OverrideKind.SKIP, file=place.file, pos=place.pos)
     away.run = away.rig.begin(away.rig.config, ops=(skip,))
     away.execute("INSERT INTO shard.b (id, v) VALUES (51, 51)")
     until(lambda: has_joined(away.run, away.rig.target), "the others are in the stream")

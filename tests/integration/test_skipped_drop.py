@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from shardmerge.proto import config_pb2, state_pb2
+from shardmerge.proto import config_pb2
+from shardmerge.worker.core.stored_override import OverrideKind, StoredOverride
 from tests.integration.lane_rig import LaneRig, has_joined
 from tests.integration.local_locks import LocalLocks
 from tests.integration.snapshot_rig import subtask_config
@@ -33,7 +34,7 @@ def test_a_column_that_is_added_again_waits(source: Database, target: Database, 
         run.stop()
         place = rig.position()
         source.execute("ALTER TABLE shard.a DROP COLUMN c", "INSERT INTO shard.a VALUES (10)")
-        skip = state_pb2.BinlogOp(kind=state_pb2.BinlogOp.KIND_SKIP, file=place.file, pos=place.pos)
+        skip = StoredOverride(kind=OverrideKind.SKIP, file=place.file, pos=place.pos)
         run = rig.begin(config, ops=(skip,))
         until(lambda: has_joined(run, target), "the row after the statement is applied")
         source.execute("ALTER TABLE shard.a ADD COLUMN c INT DEFAULT 7", "INSERT INTO shard.b VALUES (20, 20)")

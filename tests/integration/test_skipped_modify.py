@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from shardmerge.proto import config_pb2, errors, state_pb2
+from shardmerge.proto import config_pb2, errors
+from shardmerge.worker.core.stored_override import OverrideKind, StoredOverride
 from tests.integration.lane_rig import LaneRig, has_joined
 from tests.integration.local_locks import LocalLocks
 from tests.integration.snapshot_rig import subtask_config
@@ -47,7 +48,7 @@ def test_the_table_waits_for_the_target(
         source.execute(f"ALTER TABLE shard.a {alter}", "INSERT INTO shard.a VALUES (10, 5000000000)")
         until(lambda: locks.parked() == {"a"}, "a is parked")
         run.stop()
-        skip = state_pb2.BinlogOp(kind=state_pb2.BinlogOp.KIND_SKIP, file=place.file, pos=place.pos)
+        skip = StoredOverride(kind=OverrideKind.SKIP, file=place.file, pos=place.pos)
         run = rig.begin(config, ops=(skip,))
         source.execute("INSERT INTO shard.b VALUES (20, 20)")
 
@@ -84,7 +85,7 @@ def test_the_lock_waits_for_the_target(source: Database, target: Database, tmp_p
         until(lambda: locks.parked() == {"a"}, "a is parked")
         run.stop()
         source.execute("ALTER TABLE shard.b MODIFY v BIGINT", "INSERT INTO shard.b VALUES (20, 20)")
-        skip = state_pb2.BinlogOp(kind=state_pb2.BinlogOp.KIND_SKIP, file=place.file, pos=place.pos)
+        skip = StoredOverride(kind=OverrideKind.SKIP, file=place.file, pos=place.pos)
         run = rig.begin(config, ops=(skip,))
         until(lambda: locks.parked() == {"a", "b"}, "both are parked")
         # Published again a second after the lock has been executed, and then each second.

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from shardmerge.proto import config_pb2, errors
-from shardmerge.proto.state_pb2 import BinlogOp
+from shardmerge.worker.core.stored_override import OverrideKind, StoredOverride
 from shardmerge.worker.unit.contract import Failed, Stopped
 from tests.integration.lane_rig import LaneRig, Run
 from tests.integration.snapshot_rig import META, subtask_config
@@ -41,11 +42,11 @@ def rig(make_server: Callable[..., MariaDB], tmp_path: Path) -> Iterator[LaneRig
         yield made
 
 
-def _skip(error: errors.ShardmergeError) -> BinlogOp:
+def _skip(error: errors.ShardmergeError) -> StoredOverride:
     """Return the override that the error asks for."""
     found = _PLACE.search(error.message)
     assert found is not None, error
-    return BinlogOp(kind=BinlogOp.KIND_SKIP, file=found[1], pos=int(found[2]))
+    return StoredOverride(kind=OverrideKind.SKIP, file=found[1], pos=int(found[2]))
 
 
 def _refused(run: Run) -> errors.ShardmergeError:
@@ -88,7 +89,7 @@ def test_all_rows_of_the_event_and_no_other(rig: LaneRig, hooks: Hooks) -> None:
     before = _ids(rig)
     for moved in (-1, 1):
         word = _skip(error)
-        word.pos += moved
+        word = replace(word, pos=word.pos + moved)
         assert _refused(rig.replicate(2, ops=(word,))).spec is errors.replicate.ROW_REFUSED
     assert not _recorded(rig)
     run = rig.replicate(2, ops=(_skip(error),))

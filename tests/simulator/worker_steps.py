@@ -20,8 +20,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from shardmerge.master.ddl_lock.situation import Lock
-from shardmerge.proto.state_pb2 import BinlogOp
 from shardmerge.worker.core.position import RelayOffset
+from shardmerge.worker.core.stored_override import StoredOverride
 from shardmerge.worker.core.table_plan import TablePlan
 from shardmerge.worker.ddl.decide import next_statements
 from shardmerge.worker.ddl.decide.next_statements import WaitingTable
@@ -126,7 +126,7 @@ class Surroundings:
         """Return the lock as the worker has read it last."""
         return shared.lock
 
-    def ops(self) -> tuple[BinlogOp, ...]:
+    def ops(self) -> tuple[StoredOverride, ...]:
         """Return the operator's overrides for the source's statements."""
         return ()
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from shardmerge.master.ddl_lock.resolver import Change, Close, Nothing, Step, Wait, resolve, unlock, violations
 from shardmerge.master.ddl_lock.situation import Lock, LockStage, ShardState, Situation, SourceReport
-from shardmerge.proto.state_pb2 import BinlogOp
+from shardmerge.worker.core.stored_override import OverrideKind, StoredOverride
 from shardmerge.worker.target.records.parked_tables import Parked
 from tests.simulator.histories import FaultKind, History
 from tests.simulator.source_log import BrokenRuleError, DdlEvent, SourceServer
@@ -30,13 +30,13 @@ class _Around(Surroundings):
 
     dice: random.Random
     seen: Lock | None = None
-    orders: tuple[BinlogOp, ...] = ()
+    orders: tuple[StoredOverride, ...] = ()
     clock: float = 0.0
 
     def lock(self, shared: Shared) -> Lock | None:
         return self.seen
 
-    def ops(self) -> tuple[BinlogOp, ...]:
+    def ops(self) -> tuple[StoredOverride, ...]:
         return self.orders
 
     def ahead(self) -> int | None:
@@ -300,7 +300,7 @@ class World:
             item = self._dice.choice(parked)
             at = item.place.position
             self._note(f"the operator skips {item.text} of {node.worker.name}")
-            node.around.orders += (BinlogOp(kind=BinlogOp.KIND_SKIP, file=at.file, pos=at.pos),)
+            node.around.orders += (StoredOverride(kind=OverrideKind.SKIP, file=at.file, pos=at.pos),)
             self.shared = self.shared._replace(forced=True)
 
     # --- the end
@@ -336,7 +336,7 @@ class World:
             [owner] = [node for node in self.nodes if node.worker.name == lock.owner]
             same = [item for item in owner.source.durable.parked if item.text.endswith(lock.statement.split("` ")[-1])]
             places = [item.place.position for item in same if not item.released]
-            orders = tuple(BinlogOp(kind=BinlogOp.KIND_SKIP, file=at.file, pos=at.pos) for at in places)
+            orders = tuple(StoredOverride(kind=OverrideKind.SKIP, file=at.file, pos=at.pos) for at in places)
             owner.around.orders += orders
             self._stop(owner, "is paused by an error")
             self._start(owner)

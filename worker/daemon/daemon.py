@@ -47,6 +47,7 @@ from shardmerge.proto.tls.process import of_process
 from shardmerge.proto.tracing.operation import Operation
 from shardmerge.proto.warnings.certificates import CertificateFile, files_of_daemon
 from shardmerge.worker.core import seen_servers
+from shardmerge.worker.core.stored_override import OverrideKind, StoredOverride
 from shardmerge.worker.core.task_runner import JvmHeap, NoTasks, TaskRunner
 from shardmerge.worker.daemon.compare_service import WorkerCompareService
 from shardmerge.worker.daemon.diagnosis.diagnose import diagnose
@@ -454,10 +455,25 @@ def _decisions(snapshot: RecordSnapshot, source_id: str) -> dict[str, Decision]:
                 subtask.meta_token,
                 subtask.update_token,
                 record.mod_revision,
-                tuple(subtask.binlog_ops),
+                tuple(_override(op, record.key) for op in subtask.binlog_ops),
                 operations.get(subtask.config.task),
             )
     return found
+
+
+_OVERRIDE_KINDS = {
+    state_pb2.BinlogOp.KIND_SKIP: OverrideKind.SKIP,
+    state_pb2.BinlogOp.KIND_REPLACE: OverrideKind.REPLACE,
+    state_pb2.BinlogOp.KIND_INJECT: OverrideKind.INJECT,
+}
+
+
+def _override(op: state_pb2.BinlogOp, key: str) -> StoredOverride:
+    """Raises BAD_RECORD for a kind that this version does not know: nothing may happen at the statement then."""
+    kind = _OVERRIDE_KINDS.get(op.kind)
+    if kind is None:
+        raise errors.master.BAD_RECORD(key=key, reason=f"it overrides a statement in an unknown way, {op.kind}")
+    return StoredOverride(kind, op.file, op.pos, op.statements, op.server)
 
 
 def _operations(snapshot: RecordSnapshot) -> dict[str, Operation]:

@@ -15,7 +15,6 @@ from types import MappingProxyType
 
 from shardmerge.proto import config_pb2, errors, failpoints
 from shardmerge.proto.log import get_logger
-from shardmerge.proto.state_pb2 import BinlogOp
 from shardmerge.worker.core.cascades import CascadeKeys
 from shardmerge.worker.core.mysql.cancellable_session import cancellable_session
 from shardmerge.worker.core.mysql.connection import Session, Side, dialect_of
@@ -23,6 +22,7 @@ from shardmerge.worker.core.mysql.show_create import CreateStatement
 from shardmerge.worker.core.position import RelayOffset
 from shardmerge.worker.core.sql.foreign_keys import added_foreign_keys, adds_cascade
 from shardmerge.worker.core.stop_signal import StopSignal
+from shardmerge.worker.core.stored_override import StoredOverride
 from shardmerge.worker.core.stream import Stream
 from shardmerge.worker.core.table_plan import TargetTable
 from shardmerge.worker.ddl.decide.actions import Action, Alter, DdlContext, ShardTarget, removed_by, shard_numbers
@@ -151,7 +151,7 @@ class StatementDriver:
         self._acted_on = ActedOn()  # of the present statement
         self.tables = tables
 
-    def ops(self) -> tuple[BinlogOp, ...]:
+    def ops(self) -> tuple[StoredOverride, ...]:
         """The operator's current overrides for the source's binlog."""
         return self._shared.ops()
 

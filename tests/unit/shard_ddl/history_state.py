@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from shardmerge.proto import state_pb2
-from shardmerge.proto.state_pb2 import BinlogOp
 from shardmerge.worker.core.mysql.show_create import CreateStatement
 from shardmerge.worker.core.position import SourcePosition
+from shardmerge.worker.core.stored_override import StoredOverride
 from shardmerge.worker.core.table import Column, Table, ValueKind
 from shardmerge.worker.core.table_plan import TablePlan
 from shardmerge.worker.ddl.execute.run_once import Begun
@@ -60,7 +60,7 @@ class SubTask:
     source: str
     shards: list[Shard]
     one_lane: bool
-    ops: list[BinlogOp] = field(default_factory=list[BinlogOp])
+    ops: list[StoredOverride] = field(default_factory=list[StoredOverride])
     error: str = ""
     running: bool = True
     has_worker: bool = True

@@ -12,6 +12,7 @@ from functools import lru_cache
 
 from shardmerge.proto import state_pb2
 from shardmerge.proto.ddl_lock_rule import shard_state
+from shardmerge.worker.core.stored_override import OverrideKind
 from shardmerge.worker.core.table_plan import TablePlan
 from shardmerge.worker.ddl.decide.operator_override import override_at
 from shardmerge.worker.ddl.execute.optimistic import ColumnMoves, TargetJoin, join_after, moves_of_statement
@@ -412,9 +413,9 @@ class Worker:
                 self._release(shard)
                 return True
             # The statements have run; the table waits until the target fits.
-            op = next(op for op in subtask.ops if op.pos == one.parked.place.position.pos)
-            if op.statements:
-                op.statements, op.kind = "", op.KIND_SKIP
+            at = next(at for at, op in enumerate(subtask.ops) if op.pos == one.parked.place.position.pos)
+            if subtask.ops[at].statements:
+                subtask.ops[at] = replace(subtask.ops[at], statements="", kind=OverrideKind.SKIP)
                 return True
         return False
 

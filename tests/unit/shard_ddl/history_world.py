@@ -16,7 +16,7 @@ from shardmerge.master.ddl_lock.resolver import Change, Close, Nothing, Wait, re
 from shardmerge.master.ddl_lock.situation import LockStage, ShardState
 from shardmerge.master.state import State, VersionedRecord
 from shardmerge.proto import common_pb2, config_pb2, state_pb2
-from shardmerge.proto.state_pb2 import BinlogOp
+from shardmerge.worker.core.stored_override import OverrideKind, StoredOverride
 from tests.simulator.source_log import TARGET, BrokenRuleError
 from tests.unit.shard_ddl.history_events import AlterEvent, Histories, RenameEvent
 from tests.unit.shard_ddl.history_state import Shard, SubTask, TaskState, first_state, position_of
@@ -24,7 +24,7 @@ from tests.unit.shard_ddl.history_worker import Worker, clauses_of, run_at_targe
 from tests.unit.worker.ddl.schema_join.join_model import altered, shape_of
 
 TASKS = ("task-1", "task-2")
-KINDS = (BinlogOp.KIND_SKIP, BinlogOp.KIND_REPLACE, BinlogOp.KIND_INJECT)
+KINDS = (OverrideKind.SKIP, OverrideKind.REPLACE, OverrideKind.INJECT)
 WIDEST = "bigint DEFAULT NULL"
 
 _ROUNDS, _ROUNDS_OF_EVENT = 50, 8
@@ -184,16 +184,16 @@ class HistoryWorld:
         at = next((n for n, each in enumerate(shard.history.events[shard.at :], shard.at) if _is_alter(each)), None)
         if at is None:
             return
-        kind = BinlogOp.KIND_SKIP if skip else self.dice.choice(KINDS)
+        kind = OverrideKind.SKIP if skip else self.dice.choice(KINDS)
         event = shard.history.events[at]
         assert isinstance(event, AlterEvent)
         clauses = event.clauses if self.dice.random() < 0.5 else ("ADD KEY `own` (`id`)",)
-        statements = "" if kind == BinlogOp.KIND_SKIP else text_of_alter("all", clauses)
+        statements = "" if kind == OverrideKind.SKIP else text_of_alter("all", clauses)
         position = position_of(shard, at)
         subtask.ops = [op for op in subtask.ops if op.pos != position.pos]
-        subtask.ops.append(BinlogOp(kind=kind, file=position.file, pos=position.pos, statements=statements))
+        subtask.ops.append(StoredOverride(kind=kind, file=position.file, pos=position.pos, statements=statements))
         task.by_operator = True
-        self._log(task, f"{subtask.source}.{shard.number} statement {at}: {BinlogOp.Kind.Name(kind)} {statements}")
+        self._log(task, f"{subtask.source}.{shard.number} statement {at}: {kind.value} {statements}")
 
     def resume(self, task: TaskState, subtask: SubTask) -> None:
         """``resume-task``, perhaps after a change of the target by hand."""

@@ -9,10 +9,10 @@ from typing import Protocol
 
 from shardmerge.proto import config_pb2
 from shardmerge.proto.config import defaults
-from shardmerge.proto.state_pb2 import BinlogOp
 from shardmerge.worker.core.mysql.connection import Endpoint, Session, Side, coded_errors, connect
 from shardmerge.worker.core.spark.run_access import new_secret
 from shardmerge.worker.core.stop_signal import StopSignal
+from shardmerge.worker.core.stored_override import StoredOverride
 from shardmerge.worker.core.subtask_key import SubtaskKey
 from shardmerge.worker.core.table import Table
 from shardmerge.worker.core.table_numbers import TableNumbers
@@ -39,7 +39,7 @@ class RunObserver(Protocol):
 
     def unit_begins(self, unit: ProcessUnit) -> None: ...
 
-    def binlog_ops(self) -> tuple[BinlogOp, ...]:
+    def binlog_ops(self) -> tuple[StoredOverride, ...]:
         """The operator's overrides for statements of the source's binlog."""
         ...
 

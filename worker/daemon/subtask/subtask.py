@@ -24,10 +24,10 @@ from shardmerge.proto.errors import ShardmergeError
 from shardmerge.proto.log import get_logger
 from shardmerge.proto.process.periodic import Backoff
 from shardmerge.proto.rpc.coded_errors import error_to_proto
-from shardmerge.proto.state_pb2 import BinlogOp
 from shardmerge.proto.tracing.operation import Operation, within
 from shardmerge.proto.tracing.spans import TraceSpan, begin_span
 from shardmerge.worker.core.stop_signal import StopSignal
+from shardmerge.worker.core.stored_override import StoredOverride
 from shardmerge.worker.daemon import task_history as causes
 from shardmerge.worker.daemon.metrics.figures import CompareFigures, SubTaskFigures
 from shardmerge.worker.daemon.metrics.run_counts import RunCounts
@@ -129,7 +129,7 @@ class Decision:
     meta_token: str
     update_token: str
     revision: int
-    binlog_ops: tuple[BinlogOp, ...] = ()
+    binlog_ops: tuple[StoredOverride, ...] = ()
     operation: Operation | None = None
 
 
@@ -499,7 +499,7 @@ class SubTask:
 
     # --- calls of the run
 
-    def binlog_ops(self) -> tuple[BinlogOp, ...]:
+    def binlog_ops(self) -> tuple[StoredOverride, ...]:
         """The present ones: the master may have written them since the run began."""
         return self._decision.binlog_ops
 

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from shardmerge.proto.sql_lexer import tokens
-from shardmerge.proto.state_pb2 import BinlogOp
 from shardmerge.worker.core.position import SourcePosition
+from shardmerge.worker.core.stored_override import OverrideKind, StoredOverride
 
-Ops = Callable[[], tuple[BinlogOp, ...]]
+Ops = Callable[[], tuple[StoredOverride, ...]]
 """Returns the current overrides for statements of the source's binlog."""
 
 
@@ -22,14 +22,12 @@ class OperatorOverride:
 
 
 def override_at(
-    ops: tuple[BinlogOp, ...], begin: SourcePosition, end: SourcePosition, sql_mode: int
+    ops: tuple[StoredOverride, ...], begin: SourcePosition, end: SourcePosition, sql_mode: int
 ) -> OperatorOverride | None:
     """The override of the statement whose event group is from ``begin`` to ``end``; None: there is none. Pure."""
     for op in ops:
-        if op.server and begin.server and op.server != begin.server:
-            continue  # a position in another server's binlog, from before or after a switch
-        if op.file == begin.file and begin.pos <= op.pos < max(end.pos, begin.pos + 1):
-            return OperatorOverride(tuple(split_statements(op.statements, sql_mode)), op.kind == BinlogOp.KIND_INJECT)
+        if op.is_in(begin) and begin.pos <= op.pos < max(end.pos, begin.pos + 1):
+            return OperatorOverride(tuple(split_statements(op.statements, sql_mode)), op.kind is OverrideKind.INJECT)
     return None
 
 

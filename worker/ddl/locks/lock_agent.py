@@ -19,12 +19,12 @@ from shardmerge.proto import config_pb2, errors, failpoints, state_pb2
 from shardmerge.proto.errors import ShardmergeError
 from shardmerge.proto.listed_names import listed
 from shardmerge.proto.log import get_logger
-from shardmerge.proto.state_pb2 import BinlogOp
 from shardmerge.proto.work_share import WorkShare
 from shardmerge.worker.core.mysql.cancellable_session import ANSWER_SECONDS, cancellable_session
 from shardmerge.worker.core.mysql.connection import Session, Side
 from shardmerge.worker.core.position import RelayOffset
 from shardmerge.worker.core.stop_signal import StopSignal, running_thread
+from shardmerge.worker.core.stored_override import StoredOverride
 from shardmerge.worker.core.subtask_key import SubtaskKey
 from shardmerge.worker.core.table_plan import TargetTable
 from shardmerge.worker.ddl.decide.operator_override import Ops
@@ -166,7 +166,7 @@ class LockAgent:
         """Run until stopped or until an error that an operator must decide about. After other errors the step is
         repeated: the tables concerned stay parked."""
         local, state = -1, -1
-        ops: tuple[BinlogOp, ...] = ()
+        ops: tuple[StoredOverride, ...] = ()
         again = False
         not_before = 0.0
         share = WorkShare(share=0.4, burst=1.5, longest=0.4)
@@ -231,7 +231,7 @@ class LockAgent:
 
     # --- one step
 
-    def _step(self, locks: tuple[Lock, ...], ops: tuple[BinlogOp, ...], stop: StopSignal) -> bool:
+    def _step(self, locks: tuple[Lock, ...], ops: tuple[StoredOverride, ...], stop: StopSignal) -> bool:
         """Take one step; True when there may be another at once."""
         endpoint = self._context.target_endpoint
         with cancellable_session(stop, endpoint, Side.TARGET, name="target", read_timeout=ANSWER_SECONDS) as session:

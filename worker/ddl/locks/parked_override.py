@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from shardmerge.proto import state_pb2
-from shardmerge.proto.state_pb2 import BinlogOp
 from shardmerge.worker.core.mysql.connection import Session
 from shardmerge.worker.core.stop_signal import StopSignal
+from shardmerge.worker.core.stored_override import StoredOverride
 from shardmerge.worker.core.table_plan import TablePlan
 from shardmerge.worker.ddl.decide.operator_override import OperatorOverride, override_at
 from shardmerge.worker.ddl.decide.statement_changes import StatementChanges
@@ -42,7 +42,7 @@ class OverriddenStatement:
         operator_statements.finish_all(session, context.who, reparse(self.parked)[0])
 
 
-def overridden(ops: tuple[BinlogOp, ...], parked: Mapping[int, Parked]) -> dict[int, OverriddenStatement]:
+def overridden(ops: tuple[StoredOverride, ...], parked: Mapping[int, Parked]) -> dict[int, OverriddenStatement]:
     """The overridden statements at which tables are parked, by the table's number. Pure."""
     if not ops:
         return {}

@@ -10,16 +10,16 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from shardmerge.proto.errors import ShardmergeError
-from shardmerge.proto.state_pb2 import BinlogOp
 from shardmerge.worker.binlog.events import HEADER_SIZE, EventType
 from shardmerge.worker.binlog.little_endian import event_end, event_size
 from shardmerge.worker.core.lane_hash import Bucket, lane_of
 from shardmerge.worker.core.position import SourcePosition
 from shardmerge.worker.core.row_change import JoinedLiterals, Literals, RowChange
+from shardmerge.worker.core.stored_override import OverrideKind, StoredOverride
 from shardmerge.worker.core.table_plan import TablePlan
 
-Skips = frozenset[tuple[str, str, int]]
-"""Positions (server, file, end) of row events to skip; server "": any server."""
+Skips = frozenset[StoredOverride]
+"""Of row events: ``pos`` is the end of the event."""
 
 _TYPE_AT = 4
 _ROWS = frozenset(
@@ -32,20 +32,15 @@ _ROWS = frozenset(
 )
 
 
-def skip_places(ops: Iterable[BinlogOp]) -> Skips:
+def skip_places(ops: Iterable[StoredOverride]) -> Skips:
     """The positions that an operator's overrides skip. (A skip of a statement names its group: no row event ends where
     a group begins.)"""
-    return frozenset((op.server, op.file, op.pos) for op in ops if op.kind == BinlogOp.KIND_SKIP)
+    return frozenset(op for op in ops if op.kind is OverrideKind.SKIP)
 
 
 def skips_in_block(skips: Skips, place: SourcePosition, events: bytes) -> frozenset[int]:
     """The ends of the row events among ``events``, in the file of ``place``, that are to be skipped."""
-    wanted = frozenset(
-        pos
-        for server, name, pos in skips
-        if name == place.file and (not server or not place.server or server == place.server)
-        if pos.to_bytes(8, "little")[:4] in events
-    )
+    wanted = frozenset(skip.pos for skip in skips if skip.is_in(place) and skip.pos.to_bytes(8, "little")[:4] in events)
     if not wanted:
         return wanted
     ends: set[int] = set()

@@ -15,9 +15,9 @@ import pytest
 from shardmerge.proto import common_pb2 as pb
 from shardmerge.proto import config_pb2, errors, secret, worker_pb2
 from shardmerge.proto.process.periodic import Backoff
-from shardmerge.proto.state_pb2 import BinlogOp
 from shardmerge.proto.task_history.event import Event, HistoryEntryKind
 from shardmerge.worker.core.stop_signal import StopSignal
+from shardmerge.worker.core.stored_override import OverrideKind, StoredOverride
 from shardmerge.worker.core.task_runner import TaskRunner
 from shardmerge.worker.daemon.metrics.figures import NO_COMPARISON
 from shardmerge.worker.daemon.subtask import subtask as module
@@ -275,7 +275,7 @@ def test_a_word_that_may_have_come_too_late_for_a_run_has_another_one(start: Cal
 
     subtask = start(fails)
     until(lambda: stage(subtask) == pb.STAGE_RUNNING, "it runs")
-    subtask.decide(replace(decision(2), binlog_ops=(BinlogOp(kind=BinlogOp.KIND_SKIP, file="f", pos=4),)))
+    subtask.decide(replace(decision(2), binlog_ops=(StoredOverride(kind=OverrideKind.SKIP, file="f", pos=4),)))
     said.set()
     until(lambda: len(ScriptedRun.runs) == 2 and stage(subtask) == pb.STAGE_PAUSED, "it has run again")
     assert subtask.status().waiting_for == ""

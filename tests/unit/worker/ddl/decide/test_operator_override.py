@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from shardmerge.proto.state_pb2 import BinlogOp
 from shardmerge.worker.core.position import SourcePosition
+from shardmerge.worker.core.stored_override import OverrideKind, StoredOverride
 from shardmerge.worker.ddl.decide.operator_override import OperatorOverride, override_at
 
 
-def _op(server: str, text: str, kind: BinlogOp.Kind = BinlogOp.KIND_REPLACE) -> BinlogOp:
-    return BinlogOp(kind=kind, file="bin.000003", pos=150, statements=text, server=server)
+def _op(server: str, text: str, kind: OverrideKind = OverrideKind.REPLACE) -> StoredOverride:
+    return StoredOverride(kind=kind, file="bin.000003", pos=150, statements=text, server=server)
 
 
-def _word(*ops: BinlogOp, server: str, file: str = "bin.000003", begin: int = 100) -> OperatorOverride | None:
+def _word(*ops: StoredOverride, server: str, file: str = "bin.000003", begin: int = 100) -> OperatorOverride | None:
     first, last = (SourcePosition(file, at, server=server) for at in (begin, begin + 100))
     return override_at(ops, first, last, 0)
 
 
 def test_an_override_applies_to_one_position() -> None:
     assert _word(_op("", "SELECT 1"), server="a") == OperatorOverride(("SELECT 1",), runs_original=False)
-    assert _word(_op("", "SELECT 1", BinlogOp.KIND_INJECT), server="a") == OperatorOverride(
+    assert _word(_op("", "SELECT 1", OverrideKind.INJECT), server="a") == OperatorOverride(
         ("SELECT 1",), runs_original=True
     )
     assert _word(_op("", "SELECT 1"), server="a", file="bin.000004") is None

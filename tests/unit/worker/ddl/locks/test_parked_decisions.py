@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from shardmerge.proto import state_pb2
-from shardmerge.proto.state_pb2 import BinlogOp
 from shardmerge.worker.core.position import SourcePosition
+from shardmerge.worker.core.stored_override import OverrideKind, StoredOverride
 from shardmerge.worker.core.table_plan import TablePlan, TargetTable
 from shardmerge.worker.ddl.locks.added_again import dropped_by_all
 from shardmerge.worker.ddl.locks.lock_protocol import form_of
@@ -66,25 +66,20 @@ def test_a_column_with_values_is_not_dropped(
     assert dropped_by_all(parked(text), ORDERS, members(a=plan(), b=b), dropped) == ()
 
 
-SKIP = BinlogOp(kind=BinlogOp.KIND_SKIP, file="mysql-bin.000001", pos=100, server="s")
-INJECT = BinlogOp(kind=BinlogOp.KIND_INJECT, file="mysql-bin.000001", pos=150, statements="ALTER TABLE t ADD x INT")
+SKIP = StoredOverride(kind=OverrideKind.SKIP, file="mysql-bin.000001", pos=100, server="s")
+INJECT = StoredOverride(
+    kind=OverrideKind.INJECT, file="mysql-bin.000001", pos=150, statements="ALTER TABLE t ADD x INT"
+)
 
 
 def test_overrides_of_parked_tables() -> None:
     assert overridden((), {0: parked()}) == {}
     assert overridden((SKIP,), {0: replace(parked(), released=True)}) == {}
-    assert overridden((replace_pos(SKIP, 200),), {0: parked()}) == {}
+    assert overridden((replace(SKIP, pos=200),), {0: parked()}) == {}
     [found] = overridden((SKIP,), {0: parked()}).values()
     assert (found.override.texts, found.override.runs_original) == ((), False)
     [found] = overridden((INJECT,), {0: parked()}).values()
     assert (found.override.texts, found.override.runs_original) == (("ALTER TABLE t ADD x INT",), True)
-
-
-def replace_pos(op: BinlogOp, pos: int) -> BinlogOp:
-    made = BinlogOp()
-    made.CopyFrom(op)
-    made.pos = pos
-    return made
 
 
 def test_the_override_of_the_owner_s_statement_is_for_the_lock() -> None:

@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shardmerge.proto import errors
-from shardmerge.proto.state_pb2 import BinlogOp
 from shardmerge.worker.binlog.events import EventType
 from shardmerge.worker.core.lane_hash import Bucket
 from shardmerge.worker.core.position import SourcePosition
 from shardmerge.worker.core.row_change import ChangeKind, Literals, RowChange
+from shardmerge.worker.core.stored_override import OverrideKind, StoredOverride
 from shardmerge.worker.target.quarantine.skipped_events import (
     SkippedRow,
     image_text,
@@ -47,12 +47,16 @@ def parts(change: RowChange, lanes: int) -> list[SkippedRow]:
     return [part for part in found if part is not None]
 
 
+def _skip(end: int, server: str = "") -> StoredOverride:
+    return StoredOverride(OverrideKind.SKIP, "bin.000001", end, server=server)
+
+
 def test_only_skips_are_words_about_rows() -> None:
     ops = [
-        BinlogOp(kind=kind, file="bin.000001", pos=pos)
-        for pos, kind in enumerate((BinlogOp.KIND_SKIP, BinlogOp.KIND_REPLACE, BinlogOp.KIND_INJECT))
+        StoredOverride(kind=kind, file="bin.000001", pos=pos)
+        for pos, kind in enumerate((OverrideKind.SKIP, OverrideKind.REPLACE, OverrideKind.INJECT))
     ]
-    assert skip_places(ops) == {("", "bin.000001", 0)}
+    assert skip_places(ops) == {ops[0]}
 
 
 def test_only_the_row_event_that_ends_there_is_named() -> None:
@@ -67,11 +71,11 @@ def test_only_the_row_event_that_ends_there_is_named() -> None:
     )
     for end in range(90, 510):
         expected = frozenset({end} & {300, 400})
-        assert skips_in_block(frozenset({("", "bin.000001", end)}), _IN_FIRST, events) == expected, end
-    both = frozenset({("a", "bin.000001", 300), ("", "bin.000001", 400), ("", "bin.000001", 500)})
+        assert skips_in_block(frozenset({_skip(end)}), _IN_FIRST, events) == expected, end
+    both = frozenset({_skip(300, "a"), _skip(400), _skip(500)})
     assert skips_in_block(both, _IN_FIRST, events) == {300, 400}
     assert skips_in_block(both, SourcePosition("bin.000002", 900, server="a"), events) == frozenset()
-    assert skips_in_block(frozenset({("", "bin.000001", 300 + (1 << 32))}), _IN_FIRST, events) == frozenset()
+    assert skips_in_block(frozenset({_skip(300 + (1 << 32))}), _IN_FIRST, events) == frozenset()
     other = SourcePosition("bin.000001", 900, server="b")
     assert skips_in_block(both, other, events) == {400}, "a place of another server's binlog"
 
