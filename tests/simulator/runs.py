@@ -11,10 +11,10 @@ from unittest.mock import patch
 from shardmerge.proto.errors import ShardmergeError
 from shardmerge.worker.ddl.decide import next_statements, routed_statements
 from shardmerge.worker.ddl.sql import statement_scope
+from tests.simulator.agent_steps import Ways
 from tests.simulator.histories import History, draw
 from tests.simulator.source_log import BrokenRuleError
 from tests.simulator.worker_state import forget
-from tests.simulator.worker_steps import Ways
 from tests.simulator.world import World
 
 _PLAIN = Ways()

@@ -14,12 +14,13 @@ from shardmerge.master.ddl_lock.resolver import Change, Close, Nothing, Step, Wa
 from shardmerge.master.ddl_lock.situation import Lock, LockStage, ShardState, Situation, SourceReport
 from shardmerge.worker.core.stored_override import OverrideKind, StoredOverride
 from shardmerge.worker.target.records.parked_tables import Parked
+from tests.simulator.agent_steps import Surroundings, Ways
 from tests.simulator.histories import FaultKind, History
 from tests.simulator.source_log import BrokenRuleError, DdlEvent, SourceServer
 from tests.simulator.target import rows_of
 from tests.simulator.worker_reports import accepts, parked_at, ran_at
 from tests.simulator.worker_state import Look, Ran, Shared, Source
-from tests.simulator.worker_steps import Surroundings, Ways, Worker, first_shared
+from tests.simulator.worker_steps import Worker, first_shared
 
 MOST_STEPS = 20_000
 

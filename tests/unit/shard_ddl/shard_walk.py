@@ -14,10 +14,11 @@ from typing import Generic, TypeVar
 
 from shardmerge.master.ddl_lock.resolver import Close, Nothing, Wait, resolve, violations
 from shardmerge.master.ddl_lock.situation import Situation, SourceReport
+from tests.simulator.agent_steps import Ways
 from tests.simulator.source_log import BrokenRuleError, History, executed
 from tests.simulator.target import rows_of
 from tests.simulator.worker_state import Shared, Source
-from tests.simulator.worker_steps import KILLED, Ways, Worker, first_shared
+from tests.simulator.worker_steps import KILLED, Worker, first_shared
 
 T = TypeVar("T", bound=Hashable)
 

@@ -11,8 +11,8 @@ import re
 
 import pytest
 
+from tests.simulator.agent_steps import Ways
 from tests.simulator.source_log import ALL, History
-from tests.simulator.worker_steps import Ways
 from tests.unit.shard_ddl.shard_walk import PLAIN, Walk
 
 ADD, MODIFY, DROP = "ADD COLUMN a BIGINT", "MODIFY COLUMN id BIGINT", "DROP COLUMN a"

@@ -32,9 +32,10 @@ from shardmerge.worker.target.records.ddl_progress import StatementPlace
 from shardmerge.worker.target.records.joining_tables import Joining
 from shardmerge.worker.target.records.parked_tables import Parked
 from shardmerge.worker.target.records.partitioning import Partitioning
-from tests.simulator import statement_steps, worker_steps, world
+from tests.simulator import agent_steps, statement_steps, world
+from tests.simulator.agent_steps import Ways
 from tests.simulator.runs import Failure, failure_of, first_failure, reduced
-from tests.simulator.worker_steps import Ways, forget
+from tests.simulator.worker_steps import forget
 from tests.unit.master.ddl_lock.wrong_resolvers import hasty, impatient, trusting
 
 HISTORIES = 200
@@ -290,8 +291,8 @@ BREAKS: dict[str, tuple[object, str, object]] = {
     "a lock forgets sources without a report": (Situation, "unknown", _nothing),
     "created like a table of another stream": (statement_steps, "left_to_others", _nothing_left),
     "created in another stream without its number": (statement_steps, "reserved_number", _nothing_left),
-    "an operator's skip is not seen": (worker_steps, "overridden", _none),
-    "an operator's skip does not replace a run": (worker_steps, "replaces_lock_run", _false),
+    "an operator's skip is not seen": (agent_steps, "overridden", _none),
+    "an operator's skip does not replace a run": (agent_steps, "replaces_lock_run", _false),
 }
 
 
