@@ -252,6 +252,18 @@ LOCK_WAITS = _define(
     workaround="Run the statement at the sources that are missing, or see `dmctl shard-ddl-lock unlock --help`. "
     "Rows of the parked shard tables are not applied meanwhile; all others are.",
 )
+LOCK_KEEPS_STRUCTURE = _define(
+    50108,
+    "ddl-lock-keeps-structure",
+    scope=Scope.CONFIG,
+    level=Level.LOW,
+    message="lock {lock}: its statement leaves the structure of the tables as it is, so it may change values, and "
+    "shard table(s) {tables} have not reached it; their rows at the target would get values that they do not have at "
+    "their sources: {statement}",
+    workaround="Nothing was changed. Give the statement to these tables, too: then it runs. If they will never get it: "
+    "`dmctl shard-ddl-lock unlock '{lock}' --force-remove` lets the tables that wait continue without it; when "
+    "query-status shows the task as synced, `dmctl compare {task} --repair` corrects their rows.",
+)
 VALUES_DRAWN = _define(
     50014,
     "ddl-draws-values",

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import cast
 
 from shardmerge.proto import errors
+from tests.integration.ways_out.printed import Operator, Printed
 from tests.support.cluster import Answer, Json
 from tests.support.judge import PartitionIds, Shard, Target, compare
 from tests.support.kills import locks_of
@@ -275,6 +276,33 @@ def test_the_next_owner_finds_that_the_statement_has_run(world: World) -> None:
     world.cluster.wait_bound([first])
     until(lambda: locks_of(world, name) == [], "the lock has come to its end", 300)
     assert world.target.query(f"SELECT COUNT(*) FROM dm_meta.statement_begun WHERE task = '{name}'") == [(0,)]
+    _judge(world, family)
+    world.cluster.dmctl("stop-task", name)
+
+
+def test_unlock_of_a_statement_that_may_change_values(world: World) -> None:
+    """50108, and its printed way out: without the statement, and with a repair of the rows."""
+    name = "exchanging"
+    family = world.family(name, tables=1)
+    _make(world, family, 1)
+    world.cluster.start_task(family.task(extra="shard-mode: pessimistic\n"))
+    world.cluster.wait_replicating(name)
+    text = "DROP COLUMN v, ADD COLUMN v INT"
+    _give(world, family, text, (1, 1))
+    lock = _waits(world, name, 1)
+    refused = world.cluster.dmctl("shard-ddl-lock", "unlock", str(lock["ID"]), check=False)
+    assert f"[{errors.ddl.LOCK_KEEPS_STRUCTURE.code} " in refused.text, refused.text
+    printed = Printed(errors.ddl.LOCK_KEEPS_STRUCTURE.code, "", refused.text)
+    operator = Operator(world.cluster, name, "")
+    operator.runs(printed, "shard-ddl-lock unlock")
+    until(lambda: locks_of(world, name) == [], "the lock has come to its end")
+    _insert(world, family, 1, 1, "id, v", "2, 2")
+    _insert(world, family, 2, 1, "id, v", "2, 2")
+    _give(world, family, text, (2, 1))
+    _insert(world, family, 2, 1, "id, v", "3, 3")
+    world.settle([name])
+    assert world.target.query(f"SELECT COUNT(*) FROM {name}.orders WHERE v IS NULL") == [(0,)], "it does not run"
+    operator.runs(printed, "compare")
     _judge(world, family)
     world.cluster.dmctl("stop-task", name)
 

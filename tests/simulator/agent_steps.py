@@ -188,8 +188,6 @@ class AgentSteps:
         if self.ways.forgets_begun and rest != shared.begun:
             yield "forgets", source, shared._replace(begun=rest)
         after = source._replace(process=source.process._replace(look=None))
-        if lock.before == lock.after and not shared.forced:
-            shared = ran_at(shared, lock)  # it changes nothing, so it need not run where the target has that structure
         yield "records the run", after, shared._replace(run=LockRun(lock.generation, lock.after), begun=rest)
 
     def _runs(self, source: Source, duty: Executes, lock: Lock, shared: Shared) -> Step | None:

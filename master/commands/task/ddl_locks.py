@@ -16,9 +16,11 @@ from shardmerge.proto import common_pb2, errors
 from shardmerge.proto import master_pb2 as pb
 from shardmerge.proto import state_pb2 as state_pb
 from shardmerge.proto.errors import ShardmergeError
+from shardmerge.proto.listed_names import listed
 from shardmerge.proto.log import get_logger
 
 _NONE = "no DDL lock exists"
+_NAMED = 5
 _ACTIONS = {"skip": state_pb.BinlogOp.KIND_SKIP, "exec": state_pb.BinlogOp.KIND_REPLACE}
 
 
@@ -66,6 +68,7 @@ class DdlLockCommands:
             _refuse_owner(owner, target, seen, lock)
             if owner == lock.owner and lock.stage is LockStage.EXECUTING:
                 return pb.UnlockDDLLockResponse(result=True, msg=f"source {owner} is to run the statement already")
+            _refuse_exchange(owner, target, seen, lock)
             step = unlock(lock, owner)
             broken = violations(seen, step)
             if broken:
@@ -146,3 +149,14 @@ def _refuse_owner(owner: str, target: Target, seen: Situation, lock: Lock) -> No
     ready = sorted({member.source for member in seen.in_state(lock, ShardState.READY)})
     if owner and owner not in ready:
         raise errors.ddl.LOCK_OWNER(lock=target.lock_id, owner=owner, ready=", ".join(ready) or "none is parked now")
+
+
+def _refuse_exchange(owner: str, target: Target, seen: Situation, lock: Lock) -> None:
+    """Raises LOCK_KEEPS_STRUCTURE. Rows that such a table writes before it reaches the statement do not get what the
+    statement has done at the source."""
+    late = seen.in_state(lock, ShardState.MISSING, ShardState.CONFLICTING)
+    if owner and late and lock.before == lock.after:
+        names = listed(sorted(f"`{member.schema}`.`{member.table}` of {member.source}" for member in late), _NAMED)
+        raise errors.ddl.LOCK_KEEPS_STRUCTURE(
+            lock=target.lock_id, tables=names, statement=lock.statement, task=target.task
+        )

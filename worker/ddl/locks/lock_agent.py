@@ -26,9 +26,9 @@ from shardmerge.worker.core.position import RelayOffset
 from shardmerge.worker.core.stop_signal import StopSignal, running_thread
 from shardmerge.worker.core.stored_override import StoredOverride
 from shardmerge.worker.core.subtask_key import SubtaskKey
-from shardmerge.worker.core.table_plan import TargetTable
+from shardmerge.worker.core.table_plan import TablePlan, TargetTable
 from shardmerge.worker.ddl.decide.operator_override import Ops
-from shardmerge.worker.ddl.execute.optimistic import STRICT, TargetJoin
+from shardmerge.worker.ddl.execute.optimistic import STRICT, TargetJoin, shard_label
 from shardmerge.worker.ddl.execute.run_once import (
     OneRun,
     ended_subject,
@@ -49,11 +49,13 @@ from shardmerge.worker.ddl.locks.lock_protocol import (
     Member,
     ParkedStatement,
     Release,
+    form_of,
     next_lock_step,
     parked_statement,
     to_shard_record,
 )
 from shardmerge.worker.ddl.locks.lock_run import LockRunner, drop_of, target_of
+from shardmerge.worker.ddl.locks.operator_unlock import OperatorUnlocks, misfit, record_nothing
 from shardmerge.worker.ddl.locks.parked_override import (
     OverriddenStatement,
     overridden,
@@ -71,12 +73,13 @@ from shardmerge.worker.target.records import (
     executed_locks,
     parked_tables,
     subtask_record,
+    unlocked_statements,
 )
 from shardmerge.worker.target.records.divided_statements import begun_sources
 from shardmerge.worker.target.records.executed_locks import LockRun
 from shardmerge.worker.target.records.history import interrupted_copies
 from shardmerge.worker.target.records.parked_tables import Parked
-from shardmerge.worker.target.tables.target_table import require_target
+from shardmerge.worker.target.records.unlocked_statements import UnlockedStatement
 from shardmerge.worker.unit.run_context import RunContext
 
 log = get_logger()
@@ -98,14 +101,14 @@ class Declined:
 
     generation: str
     form: str
-    unreached: tuple[str, ...]
+    unreached: tuple[TablePlan, ...]
 
     @property
     def reason(self) -> str:
         """Why the tables that are parked at the statement wait, for people."""
         return (
-            f"shard table(s) {listed(self.unreached, _NAMED)} have not reached the statement, according to the records "
-            "at the target; the statement runs when they have"
+            f"shard table(s) {listed(list(map(shard_label, self.unreached)), _NAMED)} have not reached the statement, "
+            "according to the records at the target; the statement runs when they have"
         )
 
 
@@ -144,6 +147,7 @@ class LockAgent:
             lambda session: self._inputs.read(session).without_parked(self._parked_queue.departing),
             self._set_activity,
         )
+        self._unlocks = OperatorUnlocks(context, self._runner.unreached)
         self._activity = ""
         self._failure: ShardmergeError | None = None
         self._lock = threading.Lock()
@@ -229,6 +233,10 @@ class LockAgent:
         with self._lock:
             self._activity = doing
 
+    @property
+    def _is_optimistic(self) -> bool:
+        return self._context.config.shard_mode == config_pb2.SHARD_MODE_OPTIMISTIC
+
     # --- one step
 
     def _step(self, locks: tuple[Lock, ...], ops: tuple[StoredOverride, ...], stop: StopSignal) -> bool:
@@ -240,11 +248,17 @@ class LockAgent:
             tracker = open_tracker(session, self._context.who, "locks", self._context.epoch)
             overrides = overridden(ops, seen.parked)
             self._refused = {number: error for number, error in self._refused.items() if number in overrides}
+            self._injected.intersection_update(overrides.values())
             if overrides and self._apply_overrides(session, seen, overrides, locks, tracker, stop):
                 return True
             waits = {
                 number: self._parked_statement(seen, number, item, tracker) for number, item in seen.parked.items()
             }
+            # Those of former statements are not kept: in a long run each shard table has hundreds.
+            self._parked_statements = {one.parked: one for one in waits.values()}
+            if late := self._unlocks.late(session, seen, waits):
+                self._release(session, late, "an operator has let the others go on without these tables")
+                return True
             only_waiting = self._only_waiting(session, seen, waits, tracker, stop)
             waits |= self._added_again(session, seen, waits) | only_waiting
             waits |= self._held_back(session, seen, waits, locks)
@@ -264,7 +278,8 @@ class LockAgent:
                         if self._execute(session, seen, lock, mine, overrides, stop, runs=runs):
                             return True
                     case Release(freed=freed):
-                        self._release(session, {item.parked: item.tracked for item in freed}, lock.statement)
+                        also = self._unlocks.records_without_run(session, seen, lock)
+                        self._release(session, {item.parked: item.tracked for item in freed}, lock.statement, also=also)
                         return True
                     case None:
                         pass
@@ -296,7 +311,7 @@ class LockAgent:
     ) -> dict[int, ParkedStatement]:
         """Of the parked tables that wait for an operator, those that need none any more: the shard tables whose
         structures contradict their statements have changed."""
-        if self._context.config.shard_mode != config_pb2.SHARD_MODE_OPTIMISTIC:
+        if not self._is_optimistic:
             return {}
         asked = {at: one.form for at, one in waits.items() if one.contradicts and not one.parked.released}
         found = self._ended.only_waiting(session, seen, asked, tracker, stop)
@@ -354,7 +369,7 @@ class LockAgent:
         stop: StopSignal,
     ) -> bool:
         """Let one parked table continue whose conflict has ended; True when it does."""
-        if self._context.config.shard_mode != config_pb2.SHARD_MODE_OPTIMISTIC:
+        if not self._is_optimistic:
             return False
         # A lock that is executing or released releases its tables: otherwise, their records would change in each pass.
         at_work = {(target_of(lock), lock.form) for lock in locks if lock.stage != _Stage.STAGE_GATHERING}
@@ -468,18 +483,11 @@ class LockAgent:
     def _fits(self, session: Session, seen: LockInputs, target: TargetTable, after: Mapping[int, Tracked]) -> bool:
         """Whether ``target`` can take the rows that these tables have after statements which an operator has
         overridden. If not, they stay parked until an operator has changed the target by hand."""
-        rules, source = self._context.rules, self._context.source.source_id
-        others = [each for each in seen.plans.values() if each.target == target and each.shard not in after]
-        plans = [rules.plan(number, source, tracked.table) for number, tracked in after.items()]
-        self._refused = {number: error for number, error in self._refused.items() if number not in after}
-        try:
-            require_target(session, [*others, *plans], self._context.config.task, "after an override")
-        except ShardmergeError as error:
-            if error.spec not in (errors.replicate.TARGET_TABLE_DIFFERS, errors.replicate.MERGED_TABLE_MISSING):
-                raise
+        error = misfit(self._context, session, seen, target, after)
+        self._refused = {number: known for number, known in self._refused.items() if number not in after}
+        if error is not None:
             self._refused |= dict.fromkeys(after, error)
-            return False
-        return True
+        return error is None
 
     def _execute(
         self,
@@ -506,22 +514,22 @@ class LockAgent:
             after = {item.parked.number: item.tracked for item in here if not item.parked.released}
             if stop.is_set or not self._fits(session, seen, target, after):
                 return False
-            self._record_run(session, lock, override)
+            self._record_run(session, seen, lock, override)
             return True
-        outcome = self._runner.run(lock, same, lambda own: self._record_run(own, lock, None), stop, runs=runs)
+        outcome = self._runner.run(lock, same, lambda own: self._record_run(own, seen, lock, None), stop, runs=runs)
         if outcome.unreached:
             log.warning(
                 "a sharding DDL does not run: not all shard tables have reached it",
                 task=context.config.task,
                 source=context.source.source_id,
                 statement=lock.statement,
-                unreached=outcome.unreached,
+                unreached=[shard_label(plan) for plan in outcome.unreached],
             )
             self._declined[target] = Declined(lock.generation, lock.form, outcome.unreached)
             failpoints.hit("lock.declined")
         return outcome.recorded or bool(outcome.unreached)
 
-    def _record_run(self, session: Session, lock: Lock, override: OverriddenStatement | None) -> None:
+    def _record_run(self, session: Session, seen: LockInputs, lock: Lock, override: OverriddenStatement | None) -> None:
         """Record that the lock's statement has run, or the ``override`` that has replaced it."""
         failpoints.hit("lock.executed")
         context, target = self._context, target_of(lock)
@@ -529,9 +537,11 @@ class LockAgent:
         schema, task, _ = context.who
         keys = [key_of_run([target], name) for name in (lock.generation, drop_of(lock))]
         begun = [(key, source) for key in keys for source in begun_sources(session, schema, task, key)]
+        unlocked = self._unlocks.records(session, seen, lock)
 
         def also(inner: Session) -> None:
             executed_locks.write(inner, schema, task, target, run)
+            unlocked(inner)
             for key, source in begun:
                 ddl_progress.delete_begun(inner, SubtaskKey(schema, task, source), key)
             ddl_progress.delete_begun(inner, context.who, subject_of([target]))  # of an earlier version
@@ -547,7 +557,7 @@ class LockAgent:
         freed: Mapping[Parked, Tracked],
         reason: str,
         overrides: Sequence[OverriddenStatement] = (),
-        also: Callable[[Session], None] = lambda _: None,
+        also: Callable[[Session], None] = record_nothing,
     ) -> None:
         """Release these tables: record their structures after the statement. ``overrides``: the operator's statements
         that have replaced it. ``also``: records more in the transaction."""
@@ -561,6 +571,7 @@ class LockAgent:
         }
         tables = {item.number: tracked.table for item, tracked in freed.items()}
         schema, task, source = context.who
+        passed = _passed(unlocked_statements.read(session, context.who), freed)
         gone = dropped_columns.read(session, schema, task) if any(item.why for item in freed) else {}
         left: dict[tuple[str, int], frozenset[str]] = {}
         for number, table in tables.items():
@@ -574,6 +585,7 @@ class LockAgent:
                 inner, context.who, {item.number: tracked.creation for item, tracked in freed.items()}
             )
             dropped_columns.write(inner, schema, task, left)
+            unlocked_statements.delete(inner, context.who, passed)
             for one in overrides:
                 one.finish(inner, context)
             also(inner)
@@ -594,6 +606,18 @@ class LockAgent:
 def _reason_of(error: ShardmergeError) -> str:
     """Why an operator's override of the statement at which a table is parked has no effect yet."""
     return f"an operator has overridden the statement; the table continues when its target fits: {error}"
+
+
+def _passed(
+    unlocked: Mapping[int, Sequence[UnlockedStatement]], freed: Mapping[Parked, Tracked]
+) -> dict[int, UnlockedStatement]:
+    """The unlocked statements that these tables have executed when they are released, by number."""
+    found: dict[int, UnlockedStatement] = {}
+    for item, tracked in freed.items():
+        for each in unlocked.get(item.number, ()):
+            if each.is_passed_by(form_of(item), digest_of(tracked.creation)):
+                found.setdefault(item.number, each)
+    return found
 
 
 def _held(member: Member) -> Member:

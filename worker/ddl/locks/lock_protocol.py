@@ -120,11 +120,18 @@ def next_lock_step(
     the source's shard tables of that target."""
     if lock.stage == _Stage.STAGE_EXECUTING and lock.owner == source:
         if run is None or run.generation != lock.generation:
-            return Execute(run is None or run.structure != lock.after)
+            return Execute(must_run(lock, run))
     elif lock.stage == _Stage.STAGE_RELEASED:
         freed = tuple(item for member in members if (item := _freed(lock, member)) is not None)
         return Release(freed) if freed else None
     return None
+
+
+def must_run(lock: state_pb2.LockRecord, run: LockRun | None) -> bool:
+    """Whether the lock's statement must run. It need not where the target has the structure after it, because the other
+    shard tables have executed it before. A statement that leaves the structure as it is (two columns exchange their
+    names, a column is dropped and added) may change values: then an equal structure shows nothing."""
+    return run is None or run.structure != lock.after or lock.before == lock.after
 
 
 def _freed(lock: state_pb2.LockRecord, member: Member) -> ParkedStatement | None:

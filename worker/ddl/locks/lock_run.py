@@ -33,7 +33,7 @@ from shardmerge.worker.ddl.execute.run_once import (
 from shardmerge.worker.ddl.locks.added_again import dropped_by_all
 from shardmerge.worker.ddl.locks.lock_client import Lock, LockClient
 from shardmerge.worker.ddl.locks.lock_inputs import LockInputs
-from shardmerge.worker.ddl.locks.lock_protocol import ParkedStatement
+from shardmerge.worker.ddl.locks.lock_protocol import ParkedStatement, must_run
 from shardmerge.worker.ddl.locks.recorded_members import RecordedMembers
 from shardmerge.worker.ddl.structure.schema_tracker import open_tracker
 from shardmerge.worker.target.records import ddl_progress, divided_statements, dropped_columns
@@ -45,11 +45,11 @@ from shardmerge.worker.unit.run_context import RunContext
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """``recorded``: the statement has run, and that is recorded. ``unreached``: the shard tables that have not reached
-    it; then it has not run."""
+    """``recorded``: the statement has run, and that is recorded. ``unreached``: the shard tables of all sources that
+    have not reached it; then it has not run."""
 
     recorded: bool
-    unreached: tuple[str, ...] = ()
+    unreached: tuple[TablePlan, ...] = ()
 
 
 _NOT_YET = Outcome(recorded=False)
@@ -99,7 +99,7 @@ class LockRunner:
                     if unreached := self.unreached(session, lock, seen):
                         self._forget(session, lock)
                         return Outcome(recorded=False, unreached=unreached)
-                    runs = known is None or known.structure != lock.after
+                    runs = must_run(lock, known)
                 runs = runs or parts_left
             failpoints.hit("lock.checked")
             if runs:
@@ -111,9 +111,9 @@ class LockRunner:
             record(session)
         return Outcome(recorded=True)
 
-    def unreached(self, session: Session, lock: Lock, seen: LockInputs) -> tuple[str, ...]:
-        """The shard tables that have not reached the lock's statement, according to the records at the target. Raises
-        ETCD_UNAVAILABLE, and what :meth:`RecordedMembers.unreached` raises."""
+    def unreached(self, session: Session, lock: Lock, seen: LockInputs) -> tuple[TablePlan, ...]:
+        """The shard tables of all sources that have not reached the lock's statement, according to the records at the
+        target. Raises ETCD_UNAVAILABLE, and what :meth:`RecordedMembers.unreached` raises."""
         tracker = open_tracker(session, self.context.who, "lock members", self.context.epoch)
         return self.members.unreached(lock, seen, self.client.sources(self.context.config.task), tracker)
 

@@ -1,10 +1,10 @@
-"""Compares a sharding-DDL lock with the records at the target, under ``shard-mode: optimistic``.
+"""Compares a sharding-DDL lock with the records at the target.
 
-A lock rests on what the sources have published in etcd. A shard table that is not parked executes further statements at
-once: its records at the target change in the transaction of the statement, and what is published follows later. So a
-table that is published as past the lock's statement may have left that structure already (``DROP INDEX``). Its rows
-would not fit the target after the statement. Statements that change the records hold the target's lock of the join:
-what is read under it stays true until the lock's statement has run.
+Under ``shard-mode: optimistic`` a lock rests on what the sources have published in etcd. A shard table that is not
+parked executes further statements at once: its records at the target change in the transaction of the statement, and
+what is published follows later. So a table that is published as past the lock's statement may have left that structure
+already (``DROP INDEX``). Its rows would not fit the target after the statement. Statements that change the records hold
+the target's lock of the join: what is read under it stays true until the lock's statement has run.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from shardmerge.proto import state_pb2
 from shardmerge.proto.ddl_lock_rule import ShardState, shard_state
 from shardmerge.worker.core.mysql.show_create import CreateStatement
 from shardmerge.worker.core.table_plan import TablePlan
-from shardmerge.worker.ddl.execute.optimistic import shard_label
 from shardmerge.worker.ddl.locks.lock_inputs import LockInputs
 from shardmerge.worker.ddl.locks.lock_protocol import form_of
 from shardmerge.worker.ddl.structure.schema_tracker import SchemaTracker
@@ -47,14 +46,14 @@ class RecordedMembers:
 
     def unreached(
         self, lock: state_pb2.LockRecord, seen: LockInputs, sources: Collection[str], tracker: SchemaTracker
-    ) -> tuple[str, ...]:
-        """The shard tables of the lock's target that are neither parked at its statement nor past it: their names for
-        people. ``sources``: those that take part in the lock; others have left the task, and their records remain.
+    ) -> tuple[TablePlan, ...]:
+        """The shard tables of the lock's target that are neither parked at its statement nor past it. ``sources``:
+        those that take part in the lock; others have left the task, and their records remain.
 
         Raises what :class:`SchemaTracker` raises and STRUCTURE_REFUSES.
         """
         return tuple(
-            shard_label(plan)
+            plan
             for plan, creation, item in self._members(lock, seen, sources)
             if self._state(lock, plan, creation, item, tracker) not in AT_STATEMENT
         )

@@ -44,6 +44,22 @@ def write(session: Session, schema: str, task: str, target: TargetTable, run: Lo
         )
 
 
+def pass_over(session: Session, schema: str, task: str, target: TargetTable, generation: str) -> bool:
+    """Inside the caller's transaction: the lock ends, and no source runs its statement; what the target is then is not
+    known. False: that is recorded already, or that it has run."""
+    name = f"{quote_name(schema)}.`lock_run`"
+    with session.cursor() as cursor:
+        cursor.execute(
+            f"SELECT `generation` FROM {name} WHERE `task` = %s AND `target_schema` = %s AND `target_table` = %s "
+            "FOR UPDATE",
+            (task, *target.names),
+        )
+        if (generation,) in [(str(found),) for (found,) in cursor.fetchall()]:
+            return False
+    write(session, schema, task, target, LockRun(generation, ""))
+    return True
+
+
 def forget_structure(session: Session, schema: str, task: str, target: TargetTable) -> None:
     """The target's structure changes without a lock, inside the caller's transaction: it is no longer the one after the
     last lock."""

@@ -94,6 +94,11 @@ _TABLES = (
         "generation VARCHAR(64), structure VARCHAR(64)",
         is_owned=False,
     ),
+    _Table(
+        "unlocked_statement",
+        f"{_SUBTASK}, number INT, generation VARCHAR(64)",
+        "form VARCHAR(64), structure VARCHAR(64), unlocked_at DOUBLE",
+    ),
     # Rows that were not applied
     _Table(
         "skipped_change",
@@ -142,7 +147,7 @@ OWNED_TABLES = tuple(table.name for table in _TABLES if table.is_owned)
 ``subtask_version``, whose versions only grow, ``lock_run`` and ``target_rename``, which belong to the task, and
 ``deferred_index``, which belongs to the target table."""
 
-_NOT_IN_EARLIER_VERSIONS = frozenset({"snapshot_interrupted", "target_rename", "rowless_table"})
+_NOT_IN_EARLIER_VERSIONS = frozenset({"snapshot_interrupted", "target_rename", "rowless_table", "unlocked_statement"})
 """Tables that a subtask of the version before does not have: a table that is added belongs here until that version has
 it, or an upgrade would stop running tasks with RECORDS_LOST. Their loss is not noticed."""
 

@@ -11,13 +11,14 @@ from shardmerge.worker.core.position import SourcePosition
 from shardmerge.worker.core.stored_override import OverrideKind, StoredOverride
 from shardmerge.worker.core.table_plan import TablePlan, TargetTable
 from shardmerge.worker.ddl.locks.added_again import dropped_by_all
-from shardmerge.worker.ddl.locks.lock_protocol import form_of
+from shardmerge.worker.ddl.locks.lock_protocol import Execute, form_of, next_lock_step
 from shardmerge.worker.ddl.locks.parked_override import OverriddenStatement, overridden, replaces_lock_run
 from shardmerge.worker.target.members.member_cache import SourceMembers, TaskMembers
 from shardmerge.worker.target.records.ddl_progress import StatementPlace
 from shardmerge.worker.target.records.executed_locks import LockRun
 from shardmerge.worker.target.records.parked_tables import Parked
 from shardmerge.worker.target.records.statement_session import UNKNOWN_SESSION
+from shardmerge.worker.target.records.unlocked_statements import UnlockedStatement
 from tests.support.plans import integer, table_plan
 
 ORDERS = TargetTable("shop", "orders")
@@ -80,6 +81,38 @@ def test_overrides_of_parked_tables() -> None:
     assert (found.override.texts, found.override.runs_original) == ((), False)
     [found] = overridden((INJECT,), {0: parked()}).values()
     assert (found.override.texts, found.override.runs_original) == (("ALTER TABLE t ADD x INT",), True)
+
+
+@pytest.mark.parametrize(
+    ("run", "before", "after", "runs"),
+    [
+        (None, "one", "two", True),
+        (LockRun("g0", "one"), "one", "two", True),
+        pytest.param(LockRun("g0", "two"), "one", "two", False, id="the others have executed it"),
+        pytest.param(LockRun("g0", "one"), "one", "one", True, id="it leaves the structure as it is"),
+        pytest.param(LockRun("g0", ""), "one", "two", True, id="what the target has is not known"),
+    ],
+)
+def test_when_the_owner_runs_the_statement(run: LockRun | None, before: str, after: str, *, runs: bool) -> None:
+    stage = state_pb2.LockRecord.STAGE_EXECUTING
+    lock = state_pb2.LockRecord(generation="g1", owner="a", before=before, after=after, stage=stage)
+    assert next_lock_step(lock, "a", run, ()) == Execute(runs)
+    assert next_lock_step(lock, "b", run, ()) is None
+    assert next_lock_step(lock, "a", LockRun("g1", after), ()) is None
+
+
+@pytest.mark.parametrize(
+    ("form", "structure", "is_passed"),
+    [
+        ("f", "other", True),
+        pytest.param("f2", "two", True, id="another spelling"),
+        ("f2", "three", False),
+        ("f2", "", False),
+    ],
+)
+def test_an_unlocked_statement_is_known_by_its_form_or_result(form: str, structure: str, *, is_passed: bool) -> None:
+    assert UnlockedStatement("g1", "f", "two", 1.0).is_passed_by(form, structure) is is_passed
+    assert not UnlockedStatement("g1", "f", "", 1.0).is_passed_by("f2", structure)
 
 
 def test_the_override_of_the_owner_s_statement_is_for_the_lock() -> None:
