@@ -20,14 +20,14 @@ _MAX_NAMED = 5  # tables that one phrase names
 AT_STATEMENT = frozenset({ShardState.READY, ShardState.PASSED})
 
 
-def lock_message(target: Target, situation: Situation, lock: Lock, now: float) -> pb.DDLLock:
-    """One lock as ``shard-ddl-lock`` lists it; ``now``: Unix seconds."""
+def lock_message(target: Target, situation: Situation, lock: Lock, now: float, mode: str) -> pb.DDLLock:
+    """One lock as ``shard-ddl-lock`` lists it; ``now``: Unix seconds. ``mode``: the task's shard-mode."""
     synced, unsynced = sync_of(situation, lock)
     conflicts = conflicts_of(situation, lock)
     return pb.DDLLock(
         id=target.lock_id,
         task=target.task,
-        mode="optimistic" if any(each.parked and each.parked.reason for each in situation.members()) else "pessimistic",
+        mode=mode,
         owner=lock.owner,
         ddls=[lock.statement],
         synced=synced,

@@ -277,6 +277,15 @@ UPDATE_OWN_ROWS = _define(
     "rows that the source has now: {removal} If the source no longer has some of them, save these first. A further "
     "shard table may print a statement of its own.",
 )
+TARGET_LACKS_ZONE = _define(
+    40102,
+    "target-lacks-time-zone",
+    scope=Scope.TARGET,
+    message="target {host}:{port} does not know the time zone {zone}, in which a session of the source ran a statement",
+    workaround="Nothing of the statement has run. Load the time zones at the target's server (`mysql_tzinfo_to_sql "
+    "/usr/share/zoneinfo | mysql -u root mysql`, at MariaDB 10.5 and newer also named mariadb-tzinfo-to-sql; TiDB has "
+    "its own), then `dmctl resume-task <task>`.",
+)
 UPDATE_MIXED_ROWS = _define(
     40101,
     "update-onto-mixed-rows",

@@ -95,6 +95,25 @@ def _follow(source: Database, target: MariaDB, cluster: Cluster) -> None:
     cluster.wait_caught_up("one", {"mysql-01": source})
     operator.runs(printed, "compare")
     judged()
+    # A zone that only the source has: the way out loads it at the target.
+    zone = f"Test/{source.flavor}"
+    load = (
+        "INSERT INTO mysql.time_zone (Use_leap_seconds) VALUES ('N')",
+        "SET @zone = LAST_INSERT_ID()",
+        f"INSERT INTO mysql.time_zone_name VALUES ('{zone}', @zone)",
+        "INSERT INTO mysql.time_zone_transition_type VALUES (@zone, 0, 7200, 0, 'X')",
+    )
+    source.execute(
+        *load,
+        f"SET SESSION time_zone = '{zone}'",
+        "ALTER TABLE d.t ADD z TIMESTAMP NOT NULL DEFAULT '2000-07-01 12:00:00'",
+        "INSERT INTO d.t (id, z) VALUES (6, '2000-01-01 12:00:00')",
+    )
+    printed = operator.stopped(40102)
+    assert f"does not know the time zone {zone}," in printed.message
+    target.execute(*load)
+    operator.runs(printed, "resume-task")
+    judged()
 
 
 def _stopped(operator: Operator, reason: str) -> Printed:

@@ -12,7 +12,7 @@ from shardmerge.master.ddl_lock.resolver import unlock, violations
 from shardmerge.master.ddl_lock.situation import Lock, LockStage, ShardState, Situation
 from shardmerge.master.state import State
 from shardmerge.master.store import Store
-from shardmerge.proto import common_pb2, errors
+from shardmerge.proto import common_pb2, config_pb2, errors
 from shardmerge.proto import master_pb2 as pb
 from shardmerge.proto import state_pb2 as state_pb
 from shardmerge.proto.errors import ShardmergeError
@@ -41,7 +41,8 @@ class DdlLockCommands:
             target = Target(*key)
             if request.task and target.task != request.task:
                 continue
-            message = lock_message(target, situations.of(target), to_lock(entry.value), now)
+            mode = _shard_mode(target.task, state)
+            message = lock_message(target, situations.of(target), to_lock(entry.value), now, mode)
             if not request.sources or {*message.synced, *message.unsynced}.intersection(request.sources):
                 found.append(message)
         return pb.ShowDDLLocksResponse(
@@ -123,6 +124,12 @@ class DdlLockCommands:
         names = ", ".join(f"{member.source} `{member.schema}`.`{member.table}`" for member in wanted)
         result = "runs the statement of" if request.action == "exec" else "does not run the statement of"
         return pb.UnlockDDLLockResponse(result=True, msg=f"the target {result} {names}")
+
+
+def _shard_mode(task: str, state: State) -> str:
+    """Of a task with locks, in lower case; "" if it has no subtask any more."""
+    modes = (one.value.config.shard_mode for (name, _), one in state.subtasks.items() if name == task)
+    return next((config_pb2.ShardMode.Name(mode).removeprefix("SHARD_MODE_").lower() for mode in modes), "")
 
 
 def _table_flags(request: pb.UnlockDDLLockRequest) -> list[str]:

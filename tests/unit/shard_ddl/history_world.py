@@ -284,7 +284,7 @@ class HistoryWorld:
             if task.lock is None:
                 raise BrokenRuleError(f"{task.name} waits without a lock")
             target = Target(task.name, *TARGET.names)
-            message = lock_message(target, situation(target, state), to_lock(task.lock), 0.0)
+            message = lock_message(target, situation(target, state), to_lock(task.lock), 0.0, "optimistic")
             if not message.waiting_for or "checks again" in message.waiting_for:
                 raise BrokenRuleError(f"{task.name} waits for nothing: {message}")
             if not any(table.ddl for table in message.tables):

@@ -8,11 +8,13 @@ from dataclasses import dataclass
 
 import pymysql
 
+from shardmerge.proto import errors
 from shardmerge.worker.binlog.query_text import QueryEvent
 from shardmerge.worker.core.mysql.connection import (
     TARGET_MODES,
     Session,
     dialect_of,
+    endpoint_of,
     errno_of,
     execute,
     quote_text,
@@ -71,6 +73,7 @@ _SYSTEM = "SYSTEM"
 _OWN = (("sql_mode", f"'{TARGET_MODES}'"), ("time_zone", "'+00:00'"))
 """The normal settings of a session at the target (worker/core/mysql/connection.py)."""
 
+_UNKNOWN_ZONE = 1298
 _NO_SUCH = (1115, 1253, 1273)  # unknown charset, collation of another charset, unknown collation
 _ROUNDS_SINCE, _TRUNCATES_SINCE = (10, 4, 1), (8, 0, 1)
 _COLLATION_OF_UTF8MB4 = (8, 0, 11)
@@ -144,7 +147,7 @@ class StatementSession:
     @contextmanager
     def applied_to(self, session: Session) -> Generator[None]:
         """Within the block, ``session`` at the target has these settings, so the statement has its original meaning.
-        Foreign keys stay unchecked, as for rows. Raises ``pymysql.MySQLError``."""
+        Foreign keys stay unchecked, as for rows. Raises ``pymysql.MySQLError`` and TARGET_LACKS_ZONE."""
         before: dict[str, str] = {}
         try:
             self._apply(session, before)
@@ -176,7 +179,7 @@ class StatementSession:
                 before["collation_connection"] = quote_text(text_of(now))
                 _set_collation(session, self.collation)
         if self.time_zone:
-            execute(session, f"SET SESSION time_zone = {quote_text(self.time_zone)}")
+            _set_zone(session, self.time_zone)
         # By names: TiDB refuses the number.
         modes = ",".join(self._modes(target))
         execute(session, f"SET SESSION sql_mode = '{modes}', timestamp = {self.moment}")
@@ -213,6 +216,17 @@ class StatementSession:
 _EXPLICIT = "explicit_defaults_for_timestamp"
 _ENGLISH = "en_US"
 """Number 0 of lc_time_names, as it is shown. Servers accept the numbers of the others too."""
+
+
+def _set_zone(session: Session, zone: str) -> None:
+    """Raises TARGET_LACKS_ZONE: a server knows named zones only where an administrator has loaded them."""
+    try:
+        execute(session, f"SET SESSION time_zone = {quote_text(zone)}")
+    except pymysql.MySQLError as error:
+        if errno_of(error) != _UNKNOWN_ZONE:
+            raise
+        endpoint = endpoint_of(session)
+        raise errors.replicate.TARGET_LACKS_ZONE(host=endpoint.host, port=endpoint.port, zone=zone) from error
 
 
 def _set_collation(session: Session, collation: str) -> None:

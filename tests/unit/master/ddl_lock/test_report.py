@@ -94,7 +94,7 @@ def test_sources_are_synced_when_all_their_tables_have_come() -> None:
 
 
 def test_what_is_shown_of_a_lock() -> None:
-    message = lock_message(ORDERS, SITUATION, LOCK, 1060.0)
+    message = lock_message(ORDERS, SITUATION, LOCK, 1060.0, "pessimistic")
     assert (message.id, message.task, message.mode, message.owner) == ("t-`shop`.`orders`", "t", "pessimistic", "s1")
     assert (message.since, message.seconds, list(message.ddls)) == ("1970-01-01T00:16:40Z", 60.0, ["ALTER A"])
     assert [(one.source, one.table, one.standing, one.since, one.seconds, one.ddl) for one in message.tables] == [
@@ -107,7 +107,8 @@ def test_what_is_shown_of_a_lock() -> None:
     assert message.conflict.code == errors.ddl.LOCK_CONFLICT.code
     for part in ("ALTER A", "ALTER B", "s3 `d`.`e`", "p3"):
         assert part in message.conflict.message
-    assert not lock_message(ORDERS, SITUATION, replace(LOCK, stage=LockStage.RELEASED), 1060.0).HasField("conflict")
+    released = replace(LOCK, stage=LockStage.RELEASED)
+    assert not lock_message(ORDERS, SITUATION, released, 1060.0, "pessimistic").HasField("conflict")
 
 
 def test_what_is_waited_for() -> None:
