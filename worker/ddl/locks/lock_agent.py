@@ -278,7 +278,8 @@ class LockAgent:
                         if self._execute(session, seen, lock, mine, overrides, stop, runs=runs):
                             return True
                     case Release(freed=freed):
-                        also = self._unlocks.records_without_run(session, seen, lock)
+                        numbers = [item.parked.number for item in freed]
+                        also = self._unlocks.records_of_release(session, seen, lock, numbers)
                         self._release(session, {item.parked: item.tracked for item in freed}, lock.statement, also=also)
                         return True
                     case None:
@@ -608,15 +609,14 @@ def _reason_of(error: ShardmergeError) -> str:
     return f"an operator has overridden the statement; the table continues when its target fits: {error}"
 
 
-def _passed(
-    unlocked: Mapping[int, Sequence[UnlockedStatement]], freed: Mapping[Parked, Tracked]
-) -> dict[int, UnlockedStatement]:
-    """The unlocked statements that these tables have executed when they are released, by number."""
-    found: dict[int, UnlockedStatement] = {}
+def _passed(unlocked: Mapping[int, Sequence[UnlockedStatement]], freed: Mapping[Parked, Tracked]) -> dict[int, str]:
+    """The locks of the unlocked statements that these tables have executed when they are released: the generation by
+    the table's number."""
+    found: dict[int, str] = {}
     for item, tracked in freed.items():
         for each in unlocked.get(item.number, ()):
             if each.is_passed_by(form_of(item), digest_of(tracked.creation)):
-                found.setdefault(item.number, each)
+                found.setdefault(item.number, each.generation)
     return found
 
 

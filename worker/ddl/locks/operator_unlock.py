@@ -7,7 +7,7 @@ gone on without it is recorded in the transaction that records the run, or that 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from shardmerge.proto import config_pb2, errors
@@ -74,18 +74,20 @@ class OperatorUnlocks:
 
         return record
 
-    def records_without_run(self, session: Session, seen: LockInputs, lock: Lock) -> Record:
-        """What is to be recorded with the release of tables, if no source runs the lock's statement. The first source
-        that releases tables records it."""
+    def records_of_release(self, session: Session, seen: LockInputs, lock: Lock, numbers: Collection[int]) -> Record:
+        """What is to be recorded with the release of the tables with these ``numbers`` by the lock. If no source runs
+        its statement, the first source that releases tables records that. One that was parked meanwhile is not late."""
         (schema, task, _), target = self.context.who, target_of(lock)
-        run = seen.runs.get(target)
-        if self._is_optimistic or not lock.forced or (run is not None and run.generation == lock.generation):
+        if self._is_optimistic or not lock.forced:
             return record_nothing
-        unlocked = self.records(session, seen, lock)
+        run = seen.runs.get(target)
+        has_run = run is not None and run.generation == lock.generation
+        unlocked = record_nothing if has_run else self.records(session, seen, lock)
 
         def record(inner: Session) -> None:
-            if executed_locks.pass_over(inner, schema, task, target, lock.generation):
+            if not has_run and executed_locks.pass_over(inner, schema, task, target, lock.generation):
                 unlocked(inner)
+            unlocked_statements.delete(inner, self.context.who, dict.fromkeys(numbers, lock.generation))
 
         return record
 

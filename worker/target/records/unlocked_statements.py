@@ -63,8 +63,7 @@ def write(session: Session, who: SubtaskKey, unlocked: UnlockedStatement, late: 
             )
 
 
-def delete(session: Session, who: SubtaskKey, passed: Mapping[int, UnlockedStatement]) -> None:
-    """Inside the caller's transaction. ``passed``: by the table's number."""
-    for number, unlocked in passed.items():
-        values = number, unlocked.generation
+def delete(session: Session, who: SubtaskKey, passed: Mapping[int, str]) -> None:
+    """Inside the caller's transaction. ``passed``: the generation of the lock, by the table's number."""
+    for values in passed.items():
         subtask_rows.delete(session, who, _NAME, "AND `number` = %s AND `generation` = %s", values)
