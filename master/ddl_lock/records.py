@@ -57,6 +57,11 @@ def targets(state: State) -> tuple[Target, ...]:
     return tuple(sorted(found))
 
 
+def shard_mode_name(subtask: config.SubTaskConfig) -> str:
+    """The shard-mode as files and answers have it; "none" without one."""
+    return config.ShardMode.Name(subtask.shard_mode).removeprefix("SHARD_MODE_").lower()
+
+
 def open_locks(task: str, state: State) -> tuple[str, ...]:
     """The ids of the task's locks, including those that are about to be opened for parked shard tables."""
     found = {Target(*key) for key in state.locks if key[0] == task}

@@ -6,13 +6,13 @@ import time
 from dataclasses import dataclass
 
 from shardmerge.master.commands.task.binlog import BinlogCommand, given_place
-from shardmerge.master.ddl_lock.records import Situations, Target, situation, to_lock
+from shardmerge.master.ddl_lock.records import Situations, Target, shard_mode_name, situation, to_lock
 from shardmerge.master.ddl_lock.report import lock_message, waiting_for
 from shardmerge.master.ddl_lock.resolver import unlock, violations
 from shardmerge.master.ddl_lock.situation import Lock, LockStage, ShardState, Situation
 from shardmerge.master.state import State
 from shardmerge.master.store import Store
-from shardmerge.proto import common_pb2, config_pb2, errors
+from shardmerge.proto import common_pb2, errors
 from shardmerge.proto import master_pb2 as pb
 from shardmerge.proto import state_pb2 as state_pb
 from shardmerge.proto.errors import ShardmergeError
@@ -36,12 +36,12 @@ class DdlLockCommands:
             state.known_sources(request.task)
         now = time.time()
         found: list[pb.DDLLock] = []
-        situations = Situations(state)
+        situations, modes = Situations(state), _shard_modes(state)
         for key, entry in state.locks.items():
             target = Target(*key)
             if request.task and target.task != request.task:
                 continue
-            mode = _shard_mode(target.task, state)
+            mode = modes.get(target.task, "")
             message = lock_message(target, situations.of(target), to_lock(entry.value), now, mode)
             if not request.sources or {*message.synced, *message.unsynced}.intersection(request.sources):
                 found.append(message)
@@ -126,10 +126,9 @@ class DdlLockCommands:
         return pb.UnlockDDLLockResponse(result=True, msg=f"the target {result} {names}")
 
 
-def _shard_mode(task: str, state: State) -> str:
-    """Of a task with locks, in lower case; "" if it has no subtask any more."""
-    modes = (one.value.config.shard_mode for (name, _), one in state.subtasks.items() if name == task)
-    return next((config_pb2.ShardMode.Name(mode).removeprefix("SHARD_MODE_").lower() for mode in modes), "")
+def _shard_modes(state: State) -> dict[str, str]:
+    """The shard-mode of each task that has subtasks, as answers show it."""
+    return {task: shard_mode_name(one.value.config) for (task, _), one in state.subtasks.items()}
 
 
 def _table_flags(request: pb.UnlockDDLLockRequest) -> list[str]:

@@ -4,18 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from shardmerge.master.ddl_lock.records import shard_mode_name
 from shardmerge.master.state import State
 from shardmerge.master.store import Store
 from shardmerge.master.workers.client import Workers
 from shardmerge.proto import config_pb2 as config
 from shardmerge.proto import errors, state_pb2, worker_pb2
 from shardmerge.proto import master_pb2 as pb
-
-_MODES = {
-    config.SHARD_MODE_NONE: "none",
-    config.SHARD_MODE_PESSIMISTIC: "pessimistic",
-    config.SHARD_MODE_OPTIMISTIC: "optimistic",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +37,7 @@ class PreviewCommand:
             ),
             self.seconds,
         )
-        return pb.PreviewDDLResponse(result=True, mode=_MODES[subtask.shard_mode], tables=found.tables)
+        return pb.PreviewDDLResponse(result=True, mode=shard_mode_name(subtask), tables=found.tables)
 
 
 def pick_worker(request: pb.PreviewDDLRequest, state: State) -> tuple[state_pb2.WorkerRecord, config.SubTaskConfig]:

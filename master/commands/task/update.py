@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from google.protobuf import json_format
 
-from shardmerge.master.ddl_lock.records import open_locks
+from shardmerge.master.ddl_lock.records import open_locks, shard_mode_name
 from shardmerge.master.precheck.precheck import check_subtasks
 from shardmerge.master.state import State
 from shardmerge.master.store import Store
@@ -136,14 +136,10 @@ def check_shard_mode(subtasks: Iterable[config.SubTaskConfig], state: State) -> 
         if before.shard_mode != after.shard_mode and locks:
             raise errors.master.UPDATE_SHARD_MODE(
                 task=after.task,
-                before=_mode(before),
-                after=_mode(after),
+                before=shard_mode_name(before),
+                after=shard_mode_name(after),
                 locks=", ".join(locks),
             )
-
-
-def _mode(subtask: config.SubTaskConfig) -> str:
-    return config.ShardMode.Name(subtask.shard_mode).removeprefix("SHARD_MODE_").lower()
 
 
 _RECONNECT = ("target.user", "target.password", "target.tls.")

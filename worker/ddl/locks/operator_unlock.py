@@ -50,9 +50,8 @@ class OperatorUnlocks:
         unlocked = unlocked_statements.read(session, self.context.who)
         late: dict[tuple[TargetTable, str], dict[int, ParkedStatement]] = {}
         for number, one in waits.items():
-            if one.parked.released:
-                continue
-            if any(each.is_passed_by(one.form, one.after) for each in unlocked.get(number, ())):
+            is_late = any(each.is_passed_by(one.form, one.after) for each in unlocked.get(number, ()))
+            if is_late and not one.parked.released:
                 late.setdefault((seen.plans[number].target, one.form), {})[number] = one
         return {
             one.parked: one.tracked

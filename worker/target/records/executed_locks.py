@@ -54,7 +54,7 @@ def pass_over(session: Session, schema: str, task: str, target: TargetTable, gen
             "FOR UPDATE",
             (task, *target.names),
         )
-        if (generation,) in [(str(found),) for (found,) in cursor.fetchall()]:
+        if generation in {str(found) for (found,) in cursor.fetchall()}:
             return False
     write(session, schema, task, target, LockRun(generation, ""))
     return True
