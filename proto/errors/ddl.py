@@ -555,3 +555,16 @@ STATEMENT_FILTERED = _define(
     workaround=f"{_SKIP[0].upper()}{_SKIP[1:]}; or change the filter in the task file so that it lets the statement "
     f"through, and {_UPDATE}.",
 )
+OTHER_TASK_VALUES = _define(
+    50074,
+    "ddl-of-another-tasks-rows",
+    scope=Scope.TARGET,
+    message="source {source}, task {task}: the statement at {position} would change values of {target} that are not "
+    "this task's alone: {others} merges {tables} into it, too: {statement}",
+    workaround="The task has stopped right before the statement; no value has changed. Execute the same statement at "
+    "all shard tables of the other task, and wait until it has stopped before it, too (`dmctl query-status`). Let it "
+    f"run here: {_REPLACE}; here the same one. Then, in the other task, for each table that stopped it: `dmctl "
+    "binlog-schema update <other task> <database> <table> --from-source -s <source>`, which is not needed for tables "
+    "that wait at a lock; and `dmctl binlog skip <other task>`. If the other task has ended for good: `dmctl stop-task "
+    f"<other task> --remove-meta`, then {_RESUME}.",
+)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from google.protobuf import json_format
 
-from shardmerge.proto import errors
+from shardmerge.proto import config_pb2, errors
 from shardmerge.proto.errors import ShardmergeError
 from shardmerge.worker.core.mysql.connection import Endpoint, Session, Side, connect
 from shardmerge.worker.core.stop_signal import StopSignal
@@ -16,6 +17,7 @@ from shardmerge.worker.ddl.execute.run_once import OneRun, digest_of, key_of_run
 from shardmerge.worker.target.records import ddl_progress, executed_locks, subtask_record
 from shardmerge.worker.target.records.ddl_progress import Begun
 from shardmerge.worker.target.records.executed_locks import LockRun
+from shardmerge.worker.target.records.partitioning import Partitioning
 from shardmerge.worker.target.records.schema import ensure_meta
 from shardmerge.worker.target.records.statement_session import UNKNOWN_SESSION
 from tests.support.database import Database
@@ -122,4 +124,83 @@ def test_an_older_process_runs_nothing(server: Database, session: Session) -> No
     with pytest.raises(ShardmergeError) as caught:
         _run(session, FIRST, "ADD a INT")
     assert caught.value.spec is errors.replicate.FENCED
+    assert _columns(server) == ["id"]
+
+
+_KEEPS = (
+    "ADD b INT",
+    "ADD KEY (v)",
+    "ALTER v SET DEFAULT 'x'",
+    "MODIFY v VARCHAR(30)",
+    "MODIFY n BIGINT NOT NULL",
+    "CHANGE v v TEXT",
+    "CONVERT TO CHARACTER SET utf8mb4",
+    "COMMENT 'of both'",
+)
+_CHANGES = (
+    "DROP v",
+    "DROP COLUMN v, ADD b INT",
+    "RENAME COLUMN v TO w",
+    "CHANGE v w VARCHAR(20)",
+    "MODIFY v VARCHAR(10)",
+    "MODIFY v INT",
+    "MODIFY t DATETIME(3)",
+    "MODIFY t DATETIME(6) NOT NULL",
+    "CONVERT TO CHARACTER SET latin1",
+    "DROP PRIMARY KEY",
+    "RENAME TO shop.of_one",
+)
+
+
+def _other_task(server: Database, table: str) -> None:
+    """Another task merges this table of a schema ``eu`` into the target."""
+    rules = config_pb2.SubTaskConfig(
+        routes=[config_pb2.RouteRule(schema_pattern="eu", table_pattern="orders_*", target_schema="shop")]
+    )
+    rules.routes[0].target_table = "orders"
+    recorded = Partitioning(1, frozenset(), frozenset({0}), json_format.MessageToJson(rules, indent=None)).to_json()
+    with server.connect() as session, session.cursor() as cursor:
+        for task, source, name in (("other", SECOND, table), (TASK, FIRST, "orders_1")):
+            cursor.execute("DELETE FROM dm_meta.subtask WHERE task = %s AND source = %s", (task, source))
+            cursor.execute(
+                "INSERT INTO dm_meta.subtask (task, source, epoch, phase, meta_token, start_file, start_pos, "
+                "start_gtid_set, start_server, dealing, joining, update_token) "
+                "VALUES (%s, %s, 1, 'replicate', '', '', 0, '', '', %s, '', '')",
+                (task, source, recorded),
+            )
+            cursor.execute("INSERT INTO dm_meta.table_structure VALUES (%s, %s, 0, 'eu', %s, '')", (task, source, name))
+        session.commit()
+
+
+@pytest.mark.parametrize("clause", [*_KEEPS, *_CHANGES])
+def test_a_statement_that_changes_values_of_another_task(server: Database, session: Session, clause: str) -> None:
+    server.execute(
+        "ALTER TABLE shop.orders ADD v VARCHAR(20) CHARACTER SET utf8mb4, ADD n INT, ADD t DATETIME(6)",
+        "ALTER TABLE shop.orders MODIFY n INT NOT NULL, CONVERT TO CHARACTER SET utf8mb4",
+    )
+    _other_task(server, "orders_2")
+    before = server.query("SHOW CREATE TABLE shop.orders")
+    if clause in _KEEPS:
+        _run(session, FIRST, clause)
+        assert server.query("SHOW CREATE TABLE shop.orders") != before or "CONVERT" in clause
+        return
+    with pytest.raises(ShardmergeError) as caught:
+        _run(session, FIRST, clause)
+    assert caught.value.spec is errors.ddl.OTHER_TASK_VALUES
+    assert "eu.orders_2 of source mysql-02" in str(caught.value)
+    assert server.query("SHOW CREATE TABLE shop.orders") == before
+    assert server.query("SHOW TABLES FROM dm_meta LIKE 'ddl_tracker%'") == []
+    server.execute("DELETE FROM dm_meta.subtask WHERE task = 'other'")
+    if not clause.startswith(("DROP PRIMARY", "RENAME TO")):
+        _run(session, FIRST, clause)
+        assert server.query("SHOW CREATE TABLE shop.orders") != before
+
+
+def test_a_table_that_another_task_merges_and_the_own_one_too(server: Database, session: Session) -> None:
+    """The other task was stopped for good, and this one has its table now."""
+    server.execute("ALTER TABLE shop.orders ADD v INT")
+    _other_task(server, "orders_1")
+    server.execute("UPDATE dm_meta.subtask SET source = 'mysql-01' WHERE task = 'other'")
+    server.execute("UPDATE dm_meta.table_structure SET source = 'mysql-01' WHERE task = 'other'")
+    _run(session, FIRST, "DROP v")
     assert _columns(server) == ["id"]

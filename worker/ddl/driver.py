@@ -31,13 +31,12 @@ from shardmerge.worker.ddl.decide.copied_tables import CopiedUntil, copied_later
 from shardmerge.worker.ddl.decide.ddl_context import read_ddl_context
 from shardmerge.worker.ddl.decide.ddl_filter import FilteredActions, FilteredStatement
 from shardmerge.worker.ddl.decide.given_names import dropped_elsewhere, given_names, left_to_others, reserved_number
-from shardmerge.worker.ddl.decide.operator_override import OperatorOverride, Ops
+from shardmerge.worker.ddl.decide.operator_override import OperatorOverride, Ops, actions_with_override
 from shardmerge.worker.ddl.decide.routed_statements import RoutedScope, short_text
 from shardmerge.worker.ddl.decide.statement_changes import NameChanges, StatementChanges
 from shardmerge.worker.ddl.decide.statement_reader import override_for, read_statement, refusal, unknown_statement_error
 from shardmerge.worker.ddl.decide.stream_tables import StreamTables
 from shardmerge.worker.ddl.execute.executor import StatementExecutor
-from shardmerge.worker.ddl.execute.override_actions import actions_with_override, apply_override
 from shardmerge.worker.ddl.execute.rename_targets import drop_rename_marks
 from shardmerge.worker.ddl.execute.source_session import find_source_session
 from shardmerge.worker.ddl.execute.statement_context import StatementContext
@@ -284,7 +283,7 @@ class StatementDriver:
             self._check_held(actions, meant.statement, met.session)
             self._acted_on = ActedOn(actions)
             actor = self._executor(met, meant, removed_by(actions))
-            apply_override(override, actions, actor)
+            actor.run_overridden(override, actions)
             actor.check_targets()
             return actor.context
         if meant.ddl is None:
@@ -299,7 +298,7 @@ class StatementDriver:
         self._check_copied(actions, meant)
         self._acted_on = ActedOn(actions, passed_over)
         actor = self._executor(met if actions else replace(met, override=_NOT_AT_TARGET), meant, removed_by(actions))
-        apply_override(_NOT_AT_TARGET, passed_over, actor)
+        actor.run_overridden(_NOT_AT_TARGET, passed_over)
         is_mariadb = met.queried.is_mariadb
         for action in actions:
             if isinstance(action, Alter):

@@ -1,7 +1,7 @@
 """Decides which of a statement's actions event filters skip.
 
 A skipped action does not run at the target and takes no part in a lock. The shard table's structure still follows the
-source, as for a statement that an operator skips (worker/ddl/execute/override_actions.py). A statement with several
+source, as for a statement that an operator skips (worker/ddl/execute/executor.py). A statement with several
 clauses is skipped as a whole or not at all, table by table.
 """
 

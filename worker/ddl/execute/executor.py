@@ -107,6 +107,27 @@ class StatementExecutor:
                 case Rename(moves=moves):
                     self.rename(moves)
 
+    def run_overridden(self, override: OperatorOverride, actions: Sequence[Action]) -> None:
+        """Run the operator's statements at the target, and the original if the override says so. The shard tables'
+        structures follow the source in any case."""
+        if not any(isinstance(action, Alter) for action in actions):
+            run_operator_statements(self.context, override.texts)
+        for action in actions:
+            match action:
+                case Alter():
+                    self._alter_overridden(action, override)
+                case _ if override.runs_original:
+                    self.run(action)
+                case Create():
+                    self.create(action, by_operator=True)  # its rows will arrive: the target must be able to take them
+                case Drop(shard=shard):
+                    self.detach(shard)
+                case Rename(moves=moves):
+                    for shard, _ in moves:
+                        self.detach(shard)
+                case Truncate():
+                    pass
+
     def naming_missing(self, action: Action) -> AbstractContextManager[None]:
         """If the action fails because its target does not exist, the block raises MERGED_TABLE_MISSING."""
         context, known = self.context, self.context.plans
@@ -138,7 +159,7 @@ class StatementExecutor:
         context.run([shard.target], self._for_target(text, shard))
         context.changes.change(plan, tracked.creation)
 
-    def alter_with_override(self, action: Alter, override: OperatorOverride) -> None:
+    def _alter_overridden(self, action: Alter, override: OperatorOverride) -> None:
         """The structure of one shard table changes; at the target the operator's statements run, then the original if
         the override says so."""
         context, shard = self.context, action.shard

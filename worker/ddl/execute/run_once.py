@@ -35,6 +35,7 @@ from shardmerge.worker.core.stop_signal import StopSignal
 from shardmerge.worker.core.subtask_key import SubtaskKey
 from shardmerge.worker.core.table_plan import TargetTable
 from shardmerge.worker.ddl.execute.ddl_jobs import running_jobs, wait_for_jobs
+from shardmerge.worker.ddl.execute.other_tasks import check_other_tasks
 from shardmerge.worker.ddl.execute.run_parts import PartsRun, divided_at
 from shardmerge.worker.relay.model import Statement
 from shardmerge.worker.target.apply.statement_waits import naming_waits, user_lock_phrase
@@ -166,7 +167,7 @@ def run_once(
 ) -> None:
     """Run the statement unless it has run. Its record stays: the caller deletes it in the transaction that records the
     result. ``on_wait``: called with what it waits for, "" for nothing. Returns early, without a result, when ``stop``
-    is set. Raises FENCED, DDL_REFUSED and ``pymysql.MySQLError``.
+    is set. Raises FENCED, DDL_REFUSED, OTHER_TASK_VALUES and ``pymysql.MySQLError``.
     """
     wait_for_indexes(session, who.schema, one.targets, stop, on_wait)
     if stop.is_set:
@@ -175,11 +176,11 @@ def run_once(
         if held:
             wait_for_jobs(session, one.targets, stop, on_wait)
         if held and not stop.is_set:
-            _run_alone(session, who, one, stop, on_wait)
+            _run_alone(session, who, epoch, one, stop, on_wait)
 
 
 def _run_alone(
-    session: Session, who: SubtaskKey, one: OneRun, stop: StopSignal, on_wait: Callable[[str], None]
+    session: Session, who: SubtaskKey, epoch: int, one: OneRun, stop: StopSignal, on_wait: Callable[[str], None]
 ) -> None:
     """As :func:`run_once`, under the lock."""
     parts = StatementParts(session, who, one.key, one.targets, one.settings, one.position, stop, on_wait)
@@ -188,6 +189,9 @@ def _run_alone(
         parts.run(*known)
         return
     step, now = _look_at(session, who, one)
+    if step is NextStep.BEGIN:
+        for target in one.targets:
+            check_other_tasks(session, who, epoch, target, one.statement, one.settings, one.position)
     divided = divided_at(session, one.statement, one.settings.sql_mode)
     match step:
         case NextStep.HAS_RUN:

@@ -96,6 +96,60 @@ def _read_members(session: Session, who: SubtaskKey, expected: Iterable[str], *,
     return TargetMembers(own, tuple(same_task), tuple(other_tasks), tuple(parked), (*unrecorded, *sorted(missing)))
 
 
+@dataclass(frozen=True, slots=True)
+class OtherTable:
+    """A shard table of another task."""
+
+    task: str
+    source: str
+    table: str
+    target: TargetTable
+
+
+def tables_of_other_tasks(session: Session, who: SubtaskKey, targets: Collection[TargetTable]) -> list[OtherTable]:
+    """The shard tables that other tasks merge into ``targets``, by the records of this moment, without those that the
+    task of ``who`` merges itself. ``session``: in no transaction. Raises ``pymysql.MySQLError`` and the rules'
+    errors."""
+    schema, compiled = quote_name(who.schema), dict[str, Rules]()
+    found: list[OtherTable] = []
+    with consistent_read(session):
+        numbers = {
+            (str(task), str(source)): _recorded_numbers(str(partitioning), str(joining))
+            for task, source, partitioning, joining in rows(
+                session, f"SELECT `task`, `source`, `dealing`, `joining` FROM {schema}.`subtask`"
+            )
+        }
+        parked = {
+            (str(task), str(source), int(str(number)))
+            for task, source, number in rows(session, f"SELECT `task`, `source`, `number` FROM {schema}.`parked_table`")
+        }
+        names = rows(
+            session,
+            f"SELECT `task`, `source`, `number`, `table_schema`, `table_name` FROM {schema}.`table_structure` "
+            "ORDER BY `task`, `source`, `number`",
+        )
+    for task, source, number, *name in names:
+        its = (str(task), str(source), int(str(number)))
+        for partitioning, members in numbers.get(its[:2], ()):
+            if its[2] not in members and its not in parked:
+                continue
+            if partitioning.rules not in compiled:
+                compiled[partitioning.rules] = partitioning.compiled_rules()
+            route = compiled[partitioning.rules].route(str(name[0]), str(name[1]))
+            target = None if route is None else TargetTable(route.target_schema, route.target_table)
+            if target in targets and target is not None:
+                found.append(OtherTable(its[0], its[1], ".".join(map(str, name)), target))
+    own = {(each.source, each.table, each.target) for each in found if each.task == who.task}
+    return [each for each in found if (each.source, each.table, each.target) not in own]
+
+
+def _recorded_numbers(partitioning: str, joining: str) -> list[tuple[Partitioning, frozenset[int]]]:
+    """The records by which shard tables take part, with the numbers of these."""
+    recorded, its_joining = Partitioning.from_json(partitioning), Joining.from_json(joining)
+    found = [] if recorded is None else [(recorded, recorded.shards)]
+    return found if its_joining is None else [*found, (its_joining.partitioning, its_joining.numbers)]
+
+
 def subtask_plans(
     session: Session,
     who: SubtaskKey,

@@ -8,7 +8,7 @@ import shlex
 from collections.abc import Callable
 from dataclasses import replace
 
-from tests.integration.ways_out.printed import Printed
+from tests.integration.ways_out.printed import Operator, Printed
 from tests.integration.ways_out.situations.situation import ONE, TWO, Merge, WayOut
 from tests.support.cluster import Json
 from tests.support.kills import locks_of
@@ -355,8 +355,64 @@ def _alter_differently(merge: Merge) -> Printed:
     return Printed.of(until(conflict, "the lock shows the conflict", 120))
 
 
+def _half(mode: str) -> Callable[[Family], str]:
+    """The task file of the shard tables ``order_01`` alone; another task has the others."""
+    return lambda family: _of_table(family, family.name, "order_01", mode)
+
+
+def _of_table(family: Family, task: str, table: str, mode: str) -> str:
+    plain = f'    do-dbs: ["{family.name}_*"]'
+    only = f'    do-tables: [{{db-name: "{family.name}_*", tbl-name: "{table}"}}]'
+    extra = f"shard-mode: {mode}\n" if mode else ""
+    return family.task(task, extra=extra).replace(plain, only)
+
+
+def _drop_from_both(mode: str) -> Callable[[Merge], Printed]:
+    def produce(merge: Merge) -> Printed:
+        """Two tasks merge into one target table, and all shard tables drop a column."""
+        world, other = merge.world, _other_task(merge)
+        world.cluster.start_task(_of_table(merge.family, other.task, "order_02", mode))
+        world.cluster.wait_replicating(other.task)
+        sources = range(1, len(merge.family.sources) + 1)
+        _alter(merge, "DROP COLUMN note", tuple((source, table) for source in sources for table in (1, 2)))
+        return merge.operator.stopped(50074)
+
+    return produce
+
+
+def _other_task(merge: Merge) -> Operator:
+    name = f"{merge.family.name}_other"
+    return Operator(merge.world.cluster, name, str(merge.world.cluster.directory / f"{name}.task.yaml"))
+
+
+def _drop_once(merge: Merge, printed: Printed) -> None:
+    cluster, other = merge.world.cluster, _other_task(merge)
+    other.stopped(50074)
+    stopped = [source for source, its in cluster.subtasks(other.task).items() if its.stage == "Paused"]
+    merge.operator.runs(printed, "binlog replace", statement=f"ALTER TABLE {merge.shard(1)} DROP COLUMN note")
+    database, table = merge.shard(2).split(".")
+    names = {"<other task>": other.task, "<database>": database, "<table>": table}
+    for source in stopped if not _locks_of(merge, other.task) else ():
+        _as_printed(merge, printed, "binlog-schema update", names | {"<source>": source})
+    _as_printed(merge, printed, "binlog skip", names)
+    merge.world.settle([other.task])
+    merge.world.settle([merge.family.name])
+    cluster.dmctl("stop-task", other.task)
+
+
+def _as_printed(merge: Merge, printed: Printed, begin: str, names: dict[str, str]) -> None:
+    command = printed.command(begin)
+    for placeholder, name in names.items():
+        command = command.replace(placeholder, name)
+    merge.world.cluster.dmctl(*shlex.split(command))
+
+
 def _locks(merge: Merge) -> list[Json]:
-    return locks_of(merge.world, merge.family.name) or []
+    return _locks_of(merge, merge.family.name)
+
+
+def _locks_of(merge: Merge, task: str) -> list[Json]:
+    return locks_of(merge.world, task) or []
 
 
 def _unlock_both(merge: Merge, printed: Printed) -> None:
@@ -514,6 +570,18 @@ DDL_WAYS_OUT = (
         _replace_dates,
         _copy_dates_by_repair,
         text=_with_mode("optimistic"),
+    ),
+    *(
+        WayOut(
+            50074,
+            "a column is dropped at a target table that another task merges into, too",
+            _drop_from_both(mode),
+            _drop_once,
+            text=_half(mode),
+            sources=sources,
+            part=f"_{mode}" if mode else "",
+        )
+        for mode, sources in (("", 1), ("pessimistic", 2), ("optimistic", 2))
     ),
     WayOut(
         50019,
