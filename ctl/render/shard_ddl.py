@@ -48,7 +48,7 @@ def locks(answer: pb.ShowDDLLocksResponse) -> RenderableType:
         )
     parts: list[RenderableType] = [made]
     for lock in answer.locks:
-        parts += [style.heading(f"{style.flat(lock.id)} waits until {style.flat(lock.waiting_for)}"), _tables(lock)]
+        parts += [style.heading(f"{style.flat(lock.id)} waits for {style.flat(lock.waiting_for)}"), _tables(lock)]
         parts += [
             style.cell(f"{table.source} {table.schema}.{table.table} waits: {table.reason}")
             for table in lock.tables

@@ -169,6 +169,14 @@ def _members(source: str, target: pb.ShardTarget) -> Iterator[LockMember]:
         if one.HasField("parked"):
             at = one.parked
             parked = ReportedStatement(
-                at.statement, at.form, at.after, at.position, at.since, at.reason, at.contradicts, at.after_run
+                at.statement,
+                at.form,
+                at.after,
+                at.position,
+                at.since,
+                at.reason,
+                at.contradicts,
+                at.after_run,
+                at.reuses_names,
             )
         yield LockMember(source, one.schema, one.table, one.structure, parked)

@@ -112,26 +112,26 @@ def conflict(target: Target, lock: Lock, conflicts: tuple[LockMember, ...]) -> S
 
 
 def waiting_for(situation: Situation, lock: Lock) -> str:
-    """What has to happen next, as a phrase that follows "until"."""
+    """What has to happen next, as a phrase that follows "waits for"."""
     match lock.stage:
         case LockStage.EXECUTING:
             unable = ", which is paused or has no worker," if lock.owner in situation.unable else ""
-            return f"source {lock.owner}{unable} has run the statement at the target"
+            return f"source {lock.owner}{unable} to run the statement at the target"
         case LockStage.RELEASED:
             left = situation.in_state(lock, ShardState.READY)
-            return f"shard table(s) {_names(left)} have continued" if left else "the master checks again"
+            return f"shard table(s) {_names(left)} to continue" if left else "the next check of the master"
         case LockStage.GATHERING:
             step = resolve(situation, lock.since, "")
             if not isinstance(step, Wait):
-                return "the master checks again"
+                return "the next check of the master"
             parts = [
-                f"source(s) {', '.join(step.unknown)} have reported their shard tables" if step.unknown else "",
-                f"shard table(s) {_names(step.missing)} reach the statement" if step.missing else "",
-                f"shard table(s) {_names(step.contradicting)}, whose statement does not fit the other shard tables, "
-                "get a further one that undoes it, or `dmctl shard-ddl-lock unlock` decides about them"
+                f"source(s) {', '.join(step.unknown)} to report their shard tables" if step.unknown else "",
+                f"shard table(s) {_names(step.missing)} to reach the statement" if step.missing else "",
+                f"a further statement of shard table(s) {_names(step.contradicting)} that undoes the one which "
+                "does not fit the other shard tables, or a decision about them by `dmctl shard-ddl-lock unlock`"
                 if step.contradicting
                 else "",
-                f"shard table(s) {_names(step.conflicts)} no longer wait at another statement"
+                f"shard table(s) {_names(step.conflicts)} to wait no longer at another statement"
                 if step.conflicts
                 else "",
             ]

@@ -21,7 +21,8 @@ class ReportedStatement:
     """The statement at which a table is parked; see ``ParkedAt``. ``since``: Unix seconds. ``reason``: why its target
     could not apply it at once, under ``shard-mode: optimistic``; ``contradicts``: no lock may let the table continue as
     long as its source reports that: other tables, its own further statements or an operator must end it. ``after_run``:
-    see :class:`shardmerge.proto.ddl_lock_rule.ParkedTableStatement`."""
+    see :class:`shardmerge.proto.ddl_lock_rule.ParkedTableStatement`. ``reuses_names``: columns get names that it takes
+    from other columns: their values are others, whatever the structures show."""
 
     statement: str
     form: str
@@ -31,6 +32,7 @@ class ReportedStatement:
     reason: str = ""
     contradicts: bool = False
     after_run: str = ""
+    reuses_names: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -262,7 +262,7 @@ def _ddl_lock(lock: master_pb2.DDLLock) -> Finding:
     else:
         text = (
             f"A statement on shard tables waits to run at the target, for {waited} by now: {statement}. It runs there "
-            f"once, after all shard tables of {lock.id.removeprefix(f'{lock.task}-')} have reached it. It waits until "
+            f"once, after all shard tables of {lock.id.removeprefix(f'{lock.task}-')} have reached it. It waits for "
             f"{lock.waiting_for}. The rows of {len(parked)} shard table(s) that have reached it wait meanwhile; other "
             "tables are applied."
         )

@@ -146,7 +146,7 @@ class DdlLockLoop:
         old = errors.ddl.LOCK_WAITS(
             lock=target.lock_id,
             seconds=f"{now - lock.since:.0f}",
-            waiting=f"until {waiting_for(seen, lock)}",
+            waiting=f"for {waiting_for(seen, lock)}",
             statement=lock.statement,
         )
         get_logger(lock=target.lock_id).warning("ddl lock", error=str(old))

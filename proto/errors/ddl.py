@@ -215,7 +215,7 @@ LOCK_RELEASED = _define(
     "ddl-lock-released",
     scope=Scope.CONFIG,
     level=Level.LOW,
-    message="lock {lock} is released already; it is deleted when {waiting}",
+    message="lock {lock} is released already; it is deleted after its wait for {waiting}",
     workaround="Nothing to do for the lock. If it stays, look at those sources: query-status {task}.",
 )
 LOCK_OWNER = _define(
@@ -257,11 +257,12 @@ LOCK_KEEPS_STRUCTURE = _define(
     "ddl-lock-keeps-structure",
     scope=Scope.CONFIG,
     level=Level.LOW,
-    message="lock {lock}: its statement leaves the structure of the tables as it is, so it may change values, and "
-    "shard table(s) {tables} have not reached it; their rows at the target would get values that they do not have at "
-    "their sources: {statement}",
+    message="lock {lock}: its statement may change values in a way that no structure shows (a column is dropped and "
+    "added, columns exchange their names), and shard table(s) {tables} have not reached it; their rows at the target "
+    "would get values that they do not have at their sources: {statement}",
     workaround="Nothing was changed. Give the statement to these tables, too: then it runs. If they will never get it: "
-    "`dmctl shard-ddl-lock unlock '{lock}' --force-remove` lets the tables that wait continue without it; when "
+    "`dmctl shard-ddl-lock unlock '{lock}' --force-remove` lets the tables that wait continue without it (if the "
+    "target does not fit them then, the error states how to ALTER it); when "
     "query-status shows the task as synced, `dmctl compare {task} --repair` corrects their rows.",
 )
 VALUES_DRAWN = _define(

@@ -58,7 +58,7 @@ def test_a_ddl_comes_through_once_all_tables_have_come_to_it(rig: Rig) -> None:
         assert len(rig.ask.ShowDDLLocks(pb.ShowDDLLocksRequest(sources=sources)).locks) == count
     assert rig.lock() == opened
     until(lambda: rig.log().count("[50107 ddl-lock-waits]") >= 2, "its age is told again and again")
-    assert f"lock {LOCK_ID} waits until" in rig.log()
+    assert f"lock {LOCK_ID} waits for" in rig.log()
 
     s2.park("c", "ADD c", "S1").tell()
     executing = rig.lock_is(EXECUTING)

@@ -70,7 +70,7 @@ LOCK = pb.DDLLock(
     synced=["mysql-01"],
     unsynced=["mysql-02"],
     stage="gathering",
-    waiting_for="shard table(s) mysql-02 `s`.`o` reach the statement",
+    waiting_for="shard table(s) mysql-02 `s`.`o` to reach the statement",
     tables=[pb.DDLLockTable(source="mysql-02", schema="s", table="o", standing="missing")],
 )
 

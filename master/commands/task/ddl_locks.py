@@ -161,7 +161,9 @@ def _refuse_exchange(owner: str, target: Target, seen: Situation, lock: Lock) ->
     """Raises LOCK_KEEPS_STRUCTURE. Rows that such a table writes before it reaches the statement do not get what the
     statement has done at the source."""
     late = seen.in_state(lock, ShardState.MISSING, ShardState.CONFLICTING)
-    if owner and late and lock.before == lock.after:
+    waiting = [member.parked for member in seen.in_state(lock, ShardState.READY)]
+    moves = lock.before == lock.after or any(parked is not None and parked.reuses_names for parked in waiting)
+    if owner and late and moves:
         names = listed(sorted(f"`{member.schema}`.`{member.table}` of {member.source}" for member in late), _NAMED)
         raise errors.ddl.LOCK_KEEPS_STRUCTURE(
             lock=target.lock_id, tables=names, statement=lock.statement, task=target.task

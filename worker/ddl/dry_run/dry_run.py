@@ -35,7 +35,7 @@ from shardmerge.worker.ddl.schema_join.model import NotJoinable, ShardSchema
 from shardmerge.worker.ddl.split.pieces import statements_at
 from shardmerge.worker.ddl.sql.dialect import Dialect
 from shardmerge.worker.ddl.sql.table_definition import TableDefinition, parse_table_definition
-from shardmerge.worker.ddl.sql.target_statement import time_dependent_column
+from shardmerge.worker.ddl.sql.target_statement import time_dependent_columns
 from shardmerge.worker.ddl.structure.schema_tracker import SchemaTracker, Tracked
 from shardmerge.worker.ddl.structure.structure_after import refusal_of, structure_after
 from shardmerge.worker.ddl.structure.structure_digest import CanonicalCreates, digest_of
@@ -113,14 +113,12 @@ class DryRun:
             raise refusal(errors.ddl.NO_CREATION, table=plan.table.full_name)
         if self.mode != config_pb2.SHARD_MODE_NONE:
             check_mergeable(plan, (each.plan for each in others.values()), refusal)
-            column = (
-                time_dependent_column(statement, ddl, plan.table, True, is_mariadb=own.is_mariadb) if others else ""
-            )
-            if column:
+            columns = time_dependent_columns(statement, ddl, plan.table, True, is_mariadb=own.is_mariadb)
+            if others and columns:
                 raise refusal(
                     errors.ddl.VALUES_OF_TIME,
                     table=plan.table.full_name,
-                    column=column,
+                    column=", ".join(columns),
                     shards=len(others) + 1,
                     target=plan.target.quoted,
                 )

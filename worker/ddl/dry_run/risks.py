@@ -15,7 +15,7 @@ from shardmerge.worker.ddl.execute.optimistic import renamed_of, replaced_of
 from shardmerge.worker.ddl.sql.column_definition import NO_DEFAULT, ColumnDefinition
 from shardmerge.worker.ddl.sql.common_type import INTEGERS, ColumnType, common_type
 from shardmerge.worker.ddl.sql.table_definition import TableDefinition
-from shardmerge.worker.ddl.sql.target_statement import Changing, time_dependent_column
+from shardmerge.worker.ddl.sql.target_statement import Changing, time_dependent_columns
 from shardmerge.worker.relay.model import Statement
 
 _NAMED = 5  # the most shard tables that one sentence names
@@ -56,13 +56,13 @@ def risks(change: Change) -> tuple[str, ...]:
 
 def session_risk(statement: Statement, ddl: Changing, plan: TablePlan, *, is_mariadb: bool) -> tuple[str, ...]:
     """A sentence if the session that runs the statement at the source decides whether the task stops before it."""
-    column = time_dependent_column(statement, ddl, plan.table, None, is_mariadb=is_mariadb)
-    if not column or time_dependent_column(statement, ddl, plan.table, True, is_mariadb=is_mariadb):
+    columns = time_dependent_columns(statement, ddl, plan.table, None, is_mariadb=is_mariadb)
+    if not columns or time_dependent_columns(statement, ddl, plan.table, True, is_mariadb=is_mariadb):
         return ()
     return (
         f"it depends on explicit_defaults_for_timestamp of the session that runs it at {plan.source}: with OFF, column "
-        f"{quote_name(column)} gets the time of the statement in existing rows, and the task stops before it "
-        f"({errors.ddl.VALUES_OF_TIME.code})",
+        f"{', '.join(map(quote_name, columns))} gets the time of the statement in existing rows, and the task stops "
+        f"before it ({errors.ddl.VALUES_OF_TIME.code})",
     )
 
 

@@ -28,7 +28,7 @@ from shardmerge.worker.ddl.schema_join.join import SchemaJoin, join
 from shardmerge.worker.ddl.schema_join.model import NotJoinable, ShardSchema
 from shardmerge.worker.ddl.sql.statement import AlterTable
 from shardmerge.worker.ddl.sql.table_definition import TableDefinition, parse_table_definition
-from shardmerge.worker.ddl.sql.target_statement import Changing, time_dependent_column
+from shardmerge.worker.ddl.sql.target_statement import Changing, time_dependent_columns
 from shardmerge.worker.ddl.structure.parked_definitions import ParkedDefinitions
 from shardmerge.worker.ddl.structure.schema_tracker import SchemaTracker, Tracked
 from shardmerge.worker.ddl.structure.structure_digest import CanonicalCreates
@@ -171,15 +171,15 @@ def check_values_of_time(context: StatementContext, found: TaskMembers, plan: Ta
     if context.ddl is None:
         return
     explicit = context.source_session.explicit_timestamp
-    column = time_dependent_column(context.statement, context.ddl, plan.table, explicit, is_mariadb=is_mariadb)
-    if not column:
+    columns = time_dependent_columns(context.statement, context.ddl, plan.table, explicit, is_mariadb=is_mariadb)
+    if not columns:
         return
     shards = sum(other.target == plan.target for members in found.sources.values() for other in members.plans.values())
     if shards > 1:
         raise context.refusal(
             errors.ddl.VALUES_OF_TIME,
             table=plan.table.full_name,
-            column=column,
+            column=", ".join(columns),
             shards=shards,
             target=plan.target.quoted,
         )

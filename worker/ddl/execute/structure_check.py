@@ -27,7 +27,7 @@ from shardmerge.worker.ddl.sql.target_statement import (
     ReplacedDates,
     changed_columns,
     names_other_constraint,
-    nondeterministic_default,
+    nondeterministic_columns,
     removed_column_names,
     replaced_dates,
     target_statement,
@@ -75,8 +75,8 @@ def check_same_meaning(
     table = plan.table.full_name
     if names_other_constraint(ddl, index_names(creation) or ()):
         raise refusal(errors.ddl.CHECK_BY_NAME, table=table)
-    if drawn := nondeterministic_default(statement, ddl):
-        raise refusal(errors.ddl.VALUES_DRAWN, table=table, column=drawn)
+    if drawn := nondeterministic_columns(statement, ddl):
+        raise refusal(errors.ddl.VALUES_DRAWN, table=table, column=", ".join(drawn))
     changed = changed_columns(ddl)
     for column in plan.columns:
         if column.mapping is not None and column.column.name.lower() in changed:

@@ -31,9 +31,9 @@ from shardmerge.worker.ddl.sql.rewrite import normal_form
 from shardmerge.worker.ddl.sql.statement import names, parse_ddl
 from shardmerge.worker.ddl.sql.target_statement import (
     Changing,
-    nondeterministic_default,
+    nondeterministic_columns,
     replaced_dates,
-    time_dependent_column,
+    time_dependent_columns,
 )
 from shardmerge.worker.ddl.structure.schema_tracker import SchemaTracker
 from shardmerge.worker.relay.model import BlockData, Statement
@@ -189,13 +189,13 @@ class StatementConverter:
             return None
         check_same_meaning(statement, ddl, plan, creation, partial(refusal, context, statement=statement))
         text = merged_statement(statement, ddl, plan.table, creation)
-        if not text or nondeterministic_default(statement, ddl):
+        if not text or nondeterministic_columns(statement, ddl):
             return None
         if plan.table.has_dates and replaced_dates(statement, ddl):
             return None
         settings = self._sources.find(statement, ddl, queried, (plan,), dialect_of(session))
         explicit = settings.explicit_timestamp
-        if time_dependent_column(statement, ddl, plan.table, explicit, is_mariadb=queried.is_mariadb):
+        if time_dependent_columns(statement, ddl, plan.table, explicit, is_mariadb=queried.is_mariadb):
             return None
         dialect = Dialect(
             queried.is_mariadb,

@@ -11,7 +11,7 @@ from shardmerge.proto import state_pb2
 from shardmerge.proto.ddl_lock_rule import is_parked_at
 from shardmerge.worker.core.table_plan import TablePlan, TargetTable
 from shardmerge.worker.ddl.sql.rewrite import unordered_form
-from shardmerge.worker.ddl.sql.target_statement import for_table
+from shardmerge.worker.ddl.sql.target_statement import for_table, removed_column_names
 from shardmerge.worker.ddl.structure.schema_tracker import Tracked
 from shardmerge.worker.ddl.structure.structure_after import reparse
 from shardmerge.worker.target.records.executed_locks import LockRun
@@ -24,7 +24,7 @@ _Stage = state_pb2.LockRecord
 class ParkedStatement:
     """The statement at which a table is parked. ``form``: equal for equal statements. ``text``: the statement for the
     target. ``tracked``: the table after it; ``after``: the digest of that structure. ``contradicts``: only an operator
-    can let the table continue."""
+    can let the table continue. ``reuses_names``: see ``ParkedAt``."""
 
     parked: Parked
     form: str
@@ -32,6 +32,7 @@ class ParkedStatement:
     tracked: Tracked
     after: str
     contradicts: bool
+    reuses_names: bool = False
 
     @property
     def after_run(self) -> str:
@@ -40,9 +41,10 @@ class ParkedStatement:
 
 def parked_statement(item: Parked, plan: TablePlan, tracked: Tracked, after: str) -> ParkedStatement:
     """See :class:`ParkedStatement`."""
-    statement, _ = reparse(item)
+    statement, ddl = reparse(item)
     text = for_table(item.text, statement, plan.target)
-    return ParkedStatement(item, form_of(item), text, tracked, after, item.contradicts)
+    reuses = not removed_column_names(ddl).isdisjoint(column.name.lower() for column in tracked.table.columns)
+    return ParkedStatement(item, form_of(item), text, tracked, after, item.contradicts, reuses)
 
 
 def form_of(item: Parked) -> str:
@@ -92,6 +94,7 @@ def to_shard_record(
             published.parked.reason = reasons.get(plan.shard, item.parked.why)
             published.parked.contradicts = item.contradicts
             published.parked.after_run = item.after_run
+            published.parked.reuses_names = item.reuses_names
     return state_pb2.ShardRecord(epoch=epoch, targets=targets.values())
 
 

@@ -127,10 +127,10 @@ _DRAWN = keywords(
 """Functions whose values another server cannot reproduce; VALUE: of NEXT VALUE FOR a sequence."""
 
 
-def nondeterministic_default(statement: Statement, ddl: Ddl) -> str:
-    """An added column whose values in existing rows each server generates itself: sequence numbers in its own order,
-    random values; "" for none."""
-    return next((column for column, part in _added_columns(statement, ddl) if _is_drawn(part)), "")
+def nondeterministic_columns(statement: Statement, ddl: Ddl) -> tuple[str, ...]:
+    """The added columns whose values in existing rows each server generates itself: sequence numbers in its own order,
+    random values."""
+    return tuple(column for column, part in _added_columns(statement, ddl) if _is_drawn(part))
 
 
 def _added_columns(statement: Statement, ddl: Ddl) -> Iterator[tuple[str, Sequence[Token]]]:
@@ -151,27 +151,28 @@ _TIMES = keywords(
 """Functions of the time at which the statement runs."""
 
 
-def time_dependent_column(
+def time_dependent_columns(
     statement: Statement, ddl: Ddl, table: Table, explicit_timestamp: bool | None, *, is_mariadb: bool
-) -> str:
-    """A column that gets the statement's own time in existing rows of ``table``, as it was before; "" for none.
+) -> tuple[str, ...]:
+    """The columns that get the statement's own time in existing rows of ``table``, as it was before.
 
     ``explicit_timestamp``: explicit_defaults_for_timestamp of the source's session, None when it is not known. Without
     it a server gives the first TIMESTAMP column that is not declared NULL the default CURRENT_TIMESTAMP (MySQL
     Reference Manual, "Server System Variables"), and each NULL in a column that becomes TIMESTAMP NOT NULL becomes the
     current time. MariaDB does the latter always (set_field_to_null_with_conversions() in its sql/field_conv.cc).
     """
+    found: list[str] = []
     for column, part in _added_columns(statement, ddl):
         default = _default(part)
         if any(token.is_word(*_TIMES) for token in default):
-            return column
-        if not default and not explicit_timestamp and not _is_declared_null(part):
+            found.append(column)
+        elif not default and not explicit_timestamp and not _is_declared_null(part):
             kind = declared_types(statement.text, statement.schema, statement.sql_mode or 0).get(column.lower())
             if kind is not None and kind.is_word("TIMESTAMP"):
-                return column
+                found.append(column)
     if is_mariadb or not explicit_timestamp:
-        return next(_nulls_to_times(statement, ddl, table, explicit_timestamp), "")
-    return ""
+        found += _nulls_to_times(statement, ddl, table, explicit_timestamp)
+    return tuple(found)
 
 
 def _nulls_to_times(statement: Statement, ddl: Ddl, table: Table, explicit_timestamp: bool | None) -> Iterator[str]:

@@ -15,7 +15,7 @@ def _lock(**fields: object) -> pb.DDLLock:
     lock = pb.DDLLock(
         id="merge-`shop`.`orders`", task="merge", owner="s1", ddls=["ALTER TABLE t ADD COLUMN c INT"], synced=["s1"],
         unsynced=["s2", "s3"], stage="gathering", since="2026-01-02T03:04:05Z", seconds=125.0,
-        waiting_for="all have come",
+        waiting_for="all tables",
         tables=[
             pb.DDLLockTable(source="s1", schema="d", table="a", standing="ready", since="x", seconds=90.0,
                             position="(b.1, 4)", ddl="ALTER A"),
@@ -32,7 +32,7 @@ def test_a_lock_and_how_its_tables_stand() -> None:
     text = draw(shard_ddl.locks(pb.ShowDDLLocksResponse(result=True, locks=[_lock()])), width=200)
     lines = [" ".join(line.split()) for line in text.splitlines()]
     assert "merge-`shop`.`orders` s1 gathering 2m 05s s1 s2, s3 ALTER TABLE t ADD COLUMN c INT" in lines
-    assert "merge-`shop`.`orders` waits until all have come" in lines
+    assert "merge-`shop`.`orders` waits for all tables" in lines
     assert "s1 d.a ready 1m 30s (b.1, 4) ALTER A" in lines
     assert "s1 d.b passed – – –" in lines
     assert any(line.startswith("s2 d.[bold]c missing 1h 01m") for line in lines)

@@ -113,15 +113,15 @@ def test_what_is_shown_of_a_lock() -> None:
 
 def test_what_is_waited_for() -> None:
     said = waiting_for(SITUATION, LOCK)
-    assert "source(s) s4 have reported" in said
-    assert "s2 `d`.`c` reach the statement" in said
-    assert "s3 `d`.`e` no longer wait at another statement" in said
+    assert "source(s) s4 to report" in said
+    assert "s2 `d`.`c` to reach the statement" in said
+    assert "s3 `d`.`e` to wait no longer at another statement" in said
     assert "s1" not in said
     assert waiting_for(SITUATION, replace(LOCK, stage=LockStage.EXECUTING)) == (
-        "source s1 has run the statement at the target"
+        "source s1 to run the statement at the target"
     )
-    assert waiting_for(SITUATION, replace(LOCK, stage=LockStage.RELEASED)) == "shard table(s) s1 `d`.`a` have continued"
+    assert waiting_for(SITUATION, replace(LOCK, stage=LockStage.RELEASED)) == "shard table(s) s1 `d`.`a` to continue"
     many = Situation(
         {"s": SourceReport(tuple(replace(MISSING, table=str(n)) for n in range(7))), "s1": REPORTS["s1"]}, LOCK
     )
-    assert waiting_for(many, LOCK).endswith("`d`.`4` and 2 more reach the statement")
+    assert waiting_for(many, LOCK).endswith("`d`.`4` and 2 more to reach the statement")

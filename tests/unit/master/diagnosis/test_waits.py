@@ -206,7 +206,7 @@ def _lock(
         unsynced=["mysql-02"],
         stage=stage,
         seconds=605,
-        waiting_for="shard table(s) mysql-02 `shop_01`.`orders` reach the statement",
+        waiting_for="shard table(s) mysql-02 `shop_01`.`orders` to reach the statement",
         conflict=conflict,
     )
     for source, table, standing in tables:
@@ -220,7 +220,7 @@ def test_a_ddl_lock_names_the_missing_tables_and_the_commands() -> None:
     assert found.sources == ("mysql-02",)
     assert found.names["missing"] == "mysql-02 `shop_01`.`orders`"
     assert found.names["lock"] == "orders-`shop`.`orders`"
-    assert "for 10m by now" in found.text and "reach the statement" in found.text
+    assert "for 10m by now" in found.text and "It waits for shard table(s)" in found.text
     assert "all shard tables of `shop`.`orders`" in found.text
     assert found.actions[0].startswith("`dmctl shard-ddl-lock orders`")
     assert "`dmctl shard-ddl-lock unlock 'orders-`shop`.`orders`'`" in found.actions[2]

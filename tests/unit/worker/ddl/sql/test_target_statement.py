@@ -14,10 +14,10 @@ from shardmerge.worker.ddl.sql.target_statement import (
     changed_columns,
     for_table,
     names_other_constraint,
-    nondeterministic_default,
+    nondeterministic_columns,
     replaced_dates,
     target_statement,
-    time_dependent_column,
+    time_dependent_columns,
 )
 from shardmerge.worker.relay.model import Statement
 
@@ -165,7 +165,7 @@ def test_changed_columns(text: str, columns: set[str]) -> None:
 )
 def test_nondeterministic_default(definition: str, drawn: bool) -> None:
     statement = made(f"ALTER TABLE t ADD x INT, ADD COLUMN {definition}")
-    assert nondeterministic_default(statement, parsed(statement)) == ("a" if drawn else "")
+    assert nondeterministic_columns(statement, parsed(statement)) == (("a",) if drawn else ())
 
 
 @pytest.mark.parametrize(
@@ -189,8 +189,8 @@ def test_nondeterministic_default(definition: str, drawn: bool) -> None:
 )
 def test_time_dependent_default(definition: str, explicit: bool | None, depends: bool) -> None:
     statement = made(f"ALTER TABLE t ADD x INT, ADD COLUMN {definition}")
-    found = time_dependent_column(statement, parsed(statement), _BEFORE, explicit, is_mariadb=False)
-    assert found == ("a" if depends else "")
+    found = time_dependent_columns(statement, parsed(statement), _BEFORE, explicit, is_mariadb=False)
+    assert found == (("a",) if depends else ())
 
 
 @pytest.mark.parametrize(
@@ -208,14 +208,22 @@ def test_time_dependent_default(definition: str, explicit: bool | None, depends:
 def test_nulls_that_become_times(clause: str, mariadb: str, explicit: str, implicit: str) -> None:
     statement = made(f"ALTER TABLE t ADD x INT, {clause}")
     ddl = parsed(statement)
-    assert time_dependent_column(statement, ddl, _BEFORE, True, is_mariadb=True) == mariadb
-    assert time_dependent_column(statement, ddl, _BEFORE, True, is_mariadb=False) == explicit
-    assert time_dependent_column(statement, ddl, _BEFORE, False, is_mariadb=False) == implicit
+    assert time_dependent_columns(statement, ddl, _BEFORE, True, is_mariadb=True) == tuple(filter(None, [mariadb]))
+    assert time_dependent_columns(statement, ddl, _BEFORE, True, is_mariadb=False) == tuple(filter(None, [explicit]))
+    assert time_dependent_columns(statement, ddl, _BEFORE, False, is_mariadb=False) == tuple(filter(None, [implicit]))
+
+
+def test_each_column_is_named() -> None:
+    text = "ADD a DATETIME DEFAULT NOW(), ADD b INT, ADD (d TIME DEFAULT (CURTIME()), e CHAR(36) DEFAULT (UUID()))"
+    statement = made(f"ALTER TABLE t {text}, ADD f INT DEFAULT (RAND())")
+    ddl = parsed(statement)
+    assert time_dependent_columns(statement, ddl, _BEFORE, True, is_mariadb=True) == ("a", "d")
+    assert nondeterministic_columns(statement, ddl) == ("e", "f")
 
 
 def test_an_existing_column_keeps_its_values() -> None:
     statement = made("ALTER TABLE t MODIFY a CHAR(36) DEFAULT (uuid()), MODIFY id INT AUTO_INCREMENT")
-    assert nondeterministic_default(statement, parsed(statement)) == ""
+    assert nondeterministic_columns(statement, parsed(statement)) == ()
 
 
 _LAX, _STRICT, _NO_ZERO_PARTS, _ANY_DAY = 0, 1 << 22, 1 << 23, 1 << 25
