@@ -44,7 +44,8 @@ class _Task:
     def target(self) -> Database:
         return self.world.target
 
-    def start(self, extra: str = "") -> _Task:
+    def start(self, extra: str = "", login: str = "") -> _Task:
+        """``login``: the task's own account at the target."""
         name = self.name
         self.source.execute(
             f"CREATE DATABASE {name}",
@@ -60,7 +61,8 @@ class _Task:
             f"filters: {{never: {{schema-pattern: {name}, table-pattern: '*', events: [modify column, drop table], "
             "action: Error}}\n"
         )
-        self.world.cluster.start_task("\n".join((*lines, rules)) + extra)
+        text = "\n".join((*lines, rules)) + extra
+        self.world.cluster.start_task(text.replace(self.target.login, login) if login else text)
         self.world.cluster.wait_replicating(name)
         return self
 
@@ -295,4 +297,26 @@ def test_two_streams_come_to_the_statement(world: World) -> None:
     until(let_go, "s_1 is past its statements, which are those of a stream of its own")
     world.cluster.wait_joined(task.name)
     assert task.runs(created) == 1
+    task.end()
+
+
+def test_a_table_that_the_target_account_may_not_see(world: World) -> None:
+    """The operator has written the name of another table, and gives the statement anew without a position."""
+    account, target = "operator", world.target
+    login = target.login
+    target.execute(
+        f"CREATE USER {account}@'127.0.0.1' IDENTIFIED BY '{account}'",
+        f"GRANT ALL ON said_wrong.* TO {account}@'127.0.0.1'",
+        f"GRANT ALL ON dm_meta.* TO {account}@'127.0.0.1'",
+    )
+    own = login.replace(f"user: {target.user}", f"user: {account}").replace(
+        f'password: "{target.password}"', f'password: "{account}"'
+    )
+    task = _Task(world, "said_wrong").start(login=own)
+    target.execute("CREATE TABLE said_wrong_aside.t (id INT PRIMARY KEY, n INT)")
+    task.stand()
+    task.say("ALTER TABLE $_aside.t MODIFY n BIGINT")
+    assert "said_wrong_aside" in task.paused(_REFUSED)
+    task.say("ALTER TABLE $.t MODIFY n BIGINT")
+    task.arrived()
     task.end()

@@ -28,7 +28,7 @@ from shardmerge.proto.log import get_logger
 from shardmerge.proto.sql_lexer import tokens
 from shardmerge.worker.core.mysql.cancellable_session import cancellable_session
 from shardmerge.worker.core.mysql.connection import Session, Side, dialect_of, execute, quote_name, rows, text_of
-from shardmerge.worker.core.mysql.server_errors import errno_of
+from shardmerge.worker.core.mysql.server_errors import ErrorKind, errno_of, kind_of
 from shardmerge.worker.core.sql.clause import Clause, ClauseKind
 from shardmerge.worker.core.table_plan import TargetTable
 from shardmerge.worker.ddl.execute.ddl_jobs import running_jobs, wait_for_jobs
@@ -37,6 +37,7 @@ from shardmerge.worker.ddl.execute.run_once import (
     NextStep,
     digest_of,
     next_step,
+    refused_by_target,
     run_statement,
     subject_lock,
     subject_of,
@@ -157,7 +158,13 @@ def _run_alone(session: Session, context: StatementContext, wanted: TargetStatem
         if not is_known:
             drop_marks(session, marked)
             execute(session, f"CREATE TABLE {marked[0].quoted} (id INT PRIMARY KEY)")
-    before = _digest_of_definitions(session, wanted, marked)
+    try:
+        before = _digest_of_definitions(session, wanted, marked)
+    except pymysql.MySQLError as error:
+        if kind_of(errno_of(error)) is not ErrorKind.PRIVILEGE:
+            raise
+        # The operator has named a table that is none of the task's: with this error the statement can be given anew.
+        raise refused_by_target(who, context.statement.position, one.text, error) from error
     in_parts = not dialect_of(session).combines_actions
     progress = divided_statements.read(session, who, one.subject) if in_parts else None
     divided = divided_at(session, one.text, context.sql_mode) if progress is None else None

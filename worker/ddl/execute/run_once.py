@@ -373,20 +373,25 @@ def run_statement(
                 stop.wait(_LOCK_SECONDS)
                 continue
             if kind in (ErrorKind.STATEMENT, ErrorKind.SESSION, ErrorKind.PRIVILEGE):
-                raise errors.ddl.DDL_REFUSED(
-                    source=source,
-                    task=task,
-                    position=position,
-                    statement=statement,
-                    reason=reason_of(error),
-                    errno=errno_of(error),
-                ) from error
+                raise refused_by_target(who, position, statement, error) from error
             raise
         log.info("a statement has run at the target", task=task, source=source, statement=statement)
         on_wait("")
         return True
     on_wait("")
     return False
+
+
+def refused_by_target(who: SubtaskKey, position: object, statement: str, error: pymysql.MySQLError) -> ShardmergeError:
+    """DDL_REFUSED with the target's error."""
+    return errors.ddl.DDL_REFUSED(
+        source=who.source,
+        task=who.task,
+        position=position,
+        statement=statement,
+        reason=reason_of(error),
+        errno=errno_of(error),
+    )
 
 
 def check_epoch(session: Session, who: SubtaskKey, epoch: int, *, lock: bool = False) -> None:
