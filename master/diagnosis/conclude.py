@@ -59,7 +59,7 @@ def _of_source(view: SourceView, own: Connections, *, is_parked: bool) -> Iterat
     if not why_stopped:
         yield from relay_behind(view)
     if not unreachable or view.transactions:  # else it explains what the lanes do
-        yield from lanes(view, waiting_lanes(view) if locks else ())
+        yield from lanes(view, waiting_lanes(view) if locks else (), is_parked=is_parked)
     yield from history(view)
     if not is_parked:
         yield from idle(view)

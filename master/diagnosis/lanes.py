@@ -49,13 +49,14 @@ def keeps_up(view: SourceView) -> bool:
     return view.lag is not None and view.lag < _KEEPS_UP_SECONDS
 
 
-def lanes(view: SourceView, locked: Collection[int] = ()) -> Iterator[Finding]:
+def lanes(view: SourceView, locked: Collection[int] = (), *, is_parked: bool = False) -> Iterator[Finding]:
     """The findings about the lanes of a source that replicates. ``locked``: lanes that wait for a lock of the target:
-    what they spend their time on is explained by it."""
+    what they spend their time on is explained by it. ``is_parked``: rows of some of its tables wait at a DDL lock, and
+    their lag is not in the view's."""
     if not view.is_replicating or not view.lanes:
         return
     factor = _OF_KEPT_UP if keeps_up(view) else 1.0
-    yield from _state(view)
+    yield from _state(view, is_parked=is_parked)
     if locked:
         return
     stuck = _stuck(view)
@@ -72,12 +73,13 @@ def lanes(view: SourceView, locked: Collection[int] = ()) -> Iterator[Finding]:
         yield from _mixed(view)
 
 
-def _state(view: SourceView) -> Iterator[Finding]:
+def _state(view: SourceView, *, is_parked: bool) -> Iterator[Finding]:
+    who = "Apart from the shard tables that wait at a sharding DDL, it keeps up" if is_parked else "It keeps up"
     if keeps_up(view) and view.changes and view.lag is not None:
         yield Finding(
             "keeps-up",
             _KEEPS_UP_WEIGHT,
-            f"It keeps up: its lag is {seconds(view.lag)}, at {view.changes_per_second:.0f} changes/s.",
+            f"{who}: its lag is {seconds(view.lag)}, at {view.changes_per_second:.0f} changes/s.",
             figures={"lag_seconds": view.lag, "changes_per_second": view.changes_per_second},
         )
 

@@ -226,6 +226,11 @@ def test_a_ddl_lock_names_the_missing_tables_and_the_commands() -> None:
     assert "`dmctl shard-ddl-lock unlock 'orders-`shop`.`orders`'`" in found.actions[2]
     assert found.figures["missing_tables"] == 1
     assert ids(view(*(lane(n, _BUSY) for n in range(2))), locks=[lock])[0] == "ddl-lock"
+    fast = view(*(lane(n, _BUSY, changes=40, transactions=4) for n in range(2)), status=sync(oldest_ms=200, lag_ms=40))
+    assert one("keeps-up", fast, locks=[lock]).text.startswith(
+        "Apart from the shard tables that wait at a sharding DDL"
+    )
+    assert one("keeps-up", fast).text.startswith("It keeps up")
 
 
 def test_the_id_of_a_lock_is_quoted_for_a_shell() -> None:
