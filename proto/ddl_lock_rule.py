@@ -34,7 +34,7 @@ class ParkedTableStatement(Protocol):
 
 class LockedStatement(Protocol):
     """A lock's statement; ``before``: digest of the structure of the table that arrived first. ``generation``: of the
-    lock."""
+    lock. ``reuses_names``: columns get names that it takes from other columns."""
 
     @property
     def form(self) -> str: ...
@@ -44,6 +44,14 @@ class LockedStatement(Protocol):
     def before(self) -> str: ...
     @property
     def generation(self) -> str: ...
+    @property
+    def reuses_names(self) -> bool: ...
+
+
+def moves_values(locked: LockedStatement) -> bool:
+    """Whether the statement may change values in a way that no structure shows: it leaves the structure as it is, or
+    columns get the names of others. A table with the structure after it may never have executed it."""
+    return locked.before == locked.after or locked.reuses_names
 
 
 def is_parked_at(structure: str, parked: ParkedTableStatement | None, locked: LockedStatement) -> bool:
@@ -58,10 +66,10 @@ def is_parked_at(structure: str, parked: ParkedTableStatement | None, locked: Lo
 
 
 def shard_state(structure: str, parked: ParkedTableStatement | None, locked: LockedStatement) -> ShardState:
-    """The table's state. If a statement does not change the structure, its execution leaves no trace: all its tables
-    must reach it."""
+    """The table's state. All tables must reach a statement whose execution leaves no trace: rows of a table that was
+    created with the structure after it are at the target as they are after it, and would get it once more."""
     if is_parked_at(structure, parked, locked):
         return ShardState.READY
-    if structure == locked.after != locked.before:
+    if structure == locked.after and not moves_values(locked):
         return ShardState.PASSED
     return ShardState.MISSING if parked is None else ShardState.CONFLICTING

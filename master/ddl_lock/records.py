@@ -133,6 +133,7 @@ def to_lock(record: pb.LockRecord) -> Lock:
         # No version writes a lock without a stage; gathering again does no harm.
         stage=_STAGES.get(record.stage, LockStage.GATHERING),
         forced=record.forced,
+        reuses_names=record.reuses_names,
     )
 
 
@@ -150,6 +151,7 @@ def to_record(target: Target, lock: Lock) -> pb.LockRecord:
         since=lock.since,
         stage=_NUMBERS[lock.stage],
         forced=lock.forced,
+        reuses_names=lock.reuses_names,
     )
 
 

@@ -96,7 +96,16 @@ Step = Change | Wait | Nothing
 def choose(situation: Situation, now: float, generation: str) -> Lock | None:
     """The lock to open: for the statement that was reached first among those without a conflict, else among all."""
     offers = [
-        Lock(generation, first.source, parked.statement, parked.form, first.structure, parked.after, now)
+        Lock(
+            generation,
+            first.source,
+            parked.statement,
+            parked.form,
+            first.structure,
+            parked.after,
+            now,
+            reuses_names=parked.reuses_names,
+        )
         for first, parked in _first_of_each_form(situation.members())
     ]
     free = (offer for offer in offers if not situation.in_state(offer, ShardState.CONFLICTING))
@@ -226,7 +235,7 @@ def _broken_by_close(situation: Situation, old: Lock | None) -> Iterable[str]:
 
 
 def _same(lock: Lock) -> tuple[object, ...]:
-    return lock.generation, lock.statement, lock.form, lock.before, lock.after, lock.since
+    return lock.generation, lock.statement, lock.form, lock.before, lock.after, lock.reuses_names, lock.since
 
 
 def _ready_at(situation: Situation, lock: Lock) -> bool:

@@ -58,7 +58,8 @@ class SourceReport:
 
 @dataclass(frozen=True, slots=True)
 class Lock:
-    """``before`` and ``after`` are structure digests of the table that arrived first. ``since``: Unix seconds."""
+    """``before`` and ``after`` are structure digests of the table that arrived first. ``since``: Unix seconds.
+    ``reuses_names``: see :class:`ReportedStatement`."""
 
     generation: str
     owner: str
@@ -69,6 +70,7 @@ class Lock:
     since: float
     stage: LockStage = LockStage.GATHERING
     forced: bool = False
+    reuses_names: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -132,3 +132,48 @@ def test_a_released_lock_keeps_its_tables_when_their_worker_restarts(world: Worl
     _end(world, name)
     world.judge(family)
     world.cluster.dmctl("stop-task", name)
+
+
+def test_a_table_that_is_created_while_the_owner_is_about_to_run_the_statement(world: World) -> None:
+    """The master has decided before it knew the table: the owner finds it in the records. The statement would replace
+    the table's values."""
+    name, change = "late_created", "DROP COLUMN v, ADD COLUMN v INT DEFAULT 5"
+    family, hooks = world.family(name, tables=2), world.cluster.hooks
+    (_, first), (source, second) = world.sources
+    for server, tables in ((first, (1, 2)), (second, (1,))):
+        server.execute(f"CREATE DATABASE {name}_01")
+        for table in tables:
+            server.execute(
+                f"CREATE TABLE {name}_01.order_0{table} (id BIGINT PRIMARY KEY, v INT)",
+                f"INSERT INTO {name}_01.order_0{table} VALUES (1, {table})",
+            )
+    world.cluster.start_task(family.task(extra="shard-mode: pessimistic\n"))
+    world.cluster.wait_replicating(name)
+    first.execute(*(f"ALTER TABLE {name}_01.order_0{table} {change}" for table in (1, 2)))
+    until(lambda: _ready(world, name, world.sources[0][0]) == 2, "the first source's tables wait")
+    hooks.hold("lock.executing")
+    second.execute(f"ALTER TABLE {name}_01.order_01 {change}")
+    hooks.reached("lock.executing")
+    second.execute(
+        f"CREATE TABLE {name}_01.order_02 (id BIGINT PRIMARY KEY, v INT DEFAULT 5)",
+        f"INSERT INTO {name}_01.order_02 VALUES (1, 111)",
+    )
+    written = f"SELECT COUNT(*) FROM {name}.orders WHERE v = 111"
+    until(lambda: world.target.query(written) == [(1,)], "the new table's row is at the target")
+    hooks.release("lock.executing")
+
+    def waits_for_it() -> Json | None:
+        listed = locks_of(world, name) or []
+        tables: list[Json] = listed[0]["tables"] if len(listed) == 1 else []
+        missing = [(each["source"], each["table"]) for each in tables if each["standing"] == "missing"]
+        return listed[0] if missing == [(source, "order_02")] and listed[0]["stage"] == "gathering" else None
+
+    lock = until(waits_for_it, "the lock waits for the new table")
+    world.cluster.dmctl("shard-ddl-lock", "unlock", str(lock["ID"]), "--force-remove")
+    until(lambda: locks_of(world, name) == [], "the lock has come to its end")
+    second.execute(f"INSERT INTO {name}_01.order_02 VALUES (2, 2)")
+    world.settle([name])
+    assert world.target.query(written) == [(1,)], "the statement has not run"
+    world.cluster.dmctl("compare", name, "--repair", "--report", str(world.cluster.directory / "late.jsonl"))
+    assert family.verdict().differences == 0
+    world.cluster.dmctl("stop-task", name)

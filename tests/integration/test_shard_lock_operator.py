@@ -315,6 +315,46 @@ def test_unlock_of_a_statement_that_may_change_values(world: World, kind: str) -
     world.cluster.dmctl("stop-task", name)
 
 
+@pytest.mark.parametrize("mode", ["pessimistic", "optimistic"])
+@pytest.mark.parametrize(
+    "change", ["DROP COLUMN v, ADD COLUMN v INT DEFAULT 5", "RENAME COLUMN v TO w, RENAME COLUMN w TO v"]
+)
+def test_a_table_that_begins_with_the_structure_after_a_statement(world: World, mode: str, change: str) -> None:
+    """Its rows are at the target as they are after the statement, and must not get it."""
+    name = f"begins_{mode[0]}_{change[0].lower()}"
+    family = Family(name, world.sources[:1], world.target, tables=3)
+    (_, source) = world.sources[0]
+    source.execute(f"CREATE DATABASE {name}_01")
+    for table in (1, 2):
+        place = f"{name}_01.order_{table:02d}"
+        source.execute(
+            f"CREATE TABLE {place} (id BIGINT PRIMARY KEY, v INT, w INT DEFAULT 3)",
+            f"INSERT INTO {place} VALUES (1, {table}, 10)",
+        )
+    world.cluster.start_task(family.task(extra=f"shard-mode: {mode}\n"))
+    world.cluster.wait_replicating(name)
+    _give(world, family, change, (1, 1))
+    _waits(world, name, 1)
+    [(_, text)] = source.query(f"SHOW CREATE TABLE {name}_01.order_01")
+    source.execute(f"USE {name}_01", str(text).replace("order_01", "order_03"))
+    _insert(world, family, 1, 3, "id, v, w", "1, 111, 222")
+    _give(world, family, change, (1, 2))
+    lock = _waits(world, name, 2, members=3)
+    refused = world.cluster.dmctl("shard-ddl-lock", "unlock", str(lock["ID"]), check=False)
+    assert f"[{errors.ddl.LOCK_KEEPS_STRUCTURE.code} " in refused.text, refused.text
+    printed = Printed(errors.ddl.LOCK_KEEPS_STRUCTURE.code, "", refused.text)
+    operator = Operator(world.cluster, name, "")
+    operator.runs(printed, "shard-ddl-lock unlock")
+    until(lambda: locks_of(world, name) == [], "the lock has come to its end")
+    for table in (1, 2, 3):
+        _insert(world, family, 1, table, "id, v, w", "2, 2, 22")
+    world.settle([name])
+    assert world.target.query(f"SELECT v, w FROM {name}.orders WHERE v = 111") == [(111, 222)], "it has not run"
+    operator.runs(printed, "compare")
+    _judge(world, family)
+    world.cluster.dmctl("stop-task", name)
+
+
 def test_unlock_when_the_target_is_about_to_refuse(world: World) -> None:
     """The operator's decision arrives after the owner has read the lock, and before the target's error."""
     name = "refusing"

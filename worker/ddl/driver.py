@@ -105,7 +105,8 @@ class SharedByStreams:
 
 @dataclass(frozen=True, slots=True)
 class _CurrentStatement:
-    """The statement that a stream has reached. ``ddl``: None when it changes nothing, or an operator overrides it."""
+    """The statement that a stream has reached. ``ddl``: None when it changes nothing, or an operator overrides it.
+    ``held``: locks that are held until the statement is recorded."""
 
     statement: Statement
     queried: LoggedQuery
@@ -114,6 +115,7 @@ class _CurrentStatement:
     session: Session
     changes: StatementChanges
     stop: StopSignal
+    held: ExitStack
 
 
 class StatementDriver:
@@ -196,8 +198,8 @@ class StatementDriver:
             if RoutedScope(before.scope, with_shadow_tables=True)(statement) and (
                 ddl is not None or override is not None
             ):
-                met = _CurrentStatement(statement, queried, ddl, override, session, changes, stop)
-                statement_context = self._act(met, held)
+                met = _CurrentStatement(statement, queried, ddl, override, session, changes, stop, held)
+                statement_context = self._act(met)
                 if stop.is_set:
                     return None
             changes.detach_renamed()
@@ -269,8 +271,8 @@ class StatementDriver:
             return JoinAhead(following, statement, ddl, session, changes, began).execute(may_execute, stop)
         return statement
 
-    def _act(self, met: _CurrentStatement, held: ExitStack) -> StatementContext | None:
-        """None: the statement has no effect here. ``held``: locks that are held until the statement is recorded."""
+    def _act(self, met: _CurrentStatement) -> StatementContext | None:
+        """None: the statement has no effect here."""
         context = self._context
         scene, meant = self._effective(met)
         if not self._follow_names(met, meant, scene):
@@ -307,7 +309,7 @@ class StatementDriver:
                     if not self._shared.locks:
                         actor.alter(action)
                     elif context.config.shard_mode == config_pb2.SHARD_MODE_OPTIMISTIC:
-                        actor.join_schemas(action, held, is_mariadb=is_mariadb)
+                        actor.join_schemas(action, is_mariadb=is_mariadb)
                     else:
                         actor.park(action, is_mariadb=is_mariadb)
             else:
@@ -490,6 +492,7 @@ class StatementDriver:
             dialect,
             self._known.canonical,
             self._known.parked,
+            met.held,
         )
 
     def _routed_target(self, name: TableName) -> TargetTable | None:

@@ -209,7 +209,9 @@ class FollowingStatements:
             self.known.sources,
             around.recorded(context.who.source),
         )
-        executor = StatementExecutor(statement_context, structures, dialect, self.known.canonical, self.known.parked)
+        no_locks = ExitStack()  # an ALTER that follows is only parked
+        known = (self.known.canonical, self.known.parked)
+        executor = StatementExecutor(statement_context, structures, dialect, *known, no_locks)
         return FollowingAlter(statement, ddl, shard, executor, queried.is_mariadb)
 
     # --- parts

@@ -15,6 +15,7 @@ from shardmerge.master.store import Store
 from shardmerge.proto import common_pb2, errors
 from shardmerge.proto import master_pb2 as pb
 from shardmerge.proto import state_pb2 as state_pb
+from shardmerge.proto.ddl_lock_rule import moves_values
 from shardmerge.proto.errors import ShardmergeError
 from shardmerge.proto.listed_names import listed
 from shardmerge.proto.log import get_logger
@@ -161,9 +162,7 @@ def _refuse_exchange(owner: str, target: Target, seen: Situation, lock: Lock) ->
     """Raises LOCK_KEEPS_STRUCTURE. Rows that such a table writes before it reaches the statement do not get what the
     statement has done at the source."""
     late = seen.in_state(lock, ShardState.MISSING, ShardState.CONFLICTING)
-    waiting = [member.parked for member in seen.in_state(lock, ShardState.READY)]
-    moves = lock.before == lock.after or any(parked is not None and parked.reuses_names for parked in waiting)
-    if owner and late and moves:
+    if owner and late and moves_values(lock):
         names = listed(sorted(f"`{member.schema}`.`{member.table}` of {member.source}" for member in late), _NAMED)
         raise errors.ddl.LOCK_KEEPS_STRUCTURE(
             lock=target.lock_id, tables=names, statement=lock.statement, task=target.task

@@ -35,7 +35,7 @@ from shardmerge.worker.ddl.schema_join.model import NotJoinable, ShardSchema
 from shardmerge.worker.ddl.split.pieces import statements_at
 from shardmerge.worker.ddl.sql.dialect import Dialect
 from shardmerge.worker.ddl.sql.table_definition import TableDefinition, parse_table_definition
-from shardmerge.worker.ddl.sql.target_statement import time_dependent_columns
+from shardmerge.worker.ddl.sql.target_statement import reuses_names, time_dependent_columns
 from shardmerge.worker.ddl.structure.schema_tracker import SchemaTracker, Tracked
 from shardmerge.worker.ddl.structure.structure_after import refusal_of, structure_after
 from shardmerge.worker.ddl.structure.structure_digest import CanonicalCreates, digest_of
@@ -252,7 +252,13 @@ class DryRun:
         for at, each in members.items():
             waits = each.waits
             before = (
-                PendingStatement(waits.form, digest_of(waits.tracked.creation), waits.since, waits.contradicts)
+                PendingStatement(
+                    waits.form,
+                    digest_of(waits.tracked.creation),
+                    waits.since,
+                    waits.contradicts,
+                    reuses_names=reuses_names(waits.ddl, waits.tracked.table),
+                )
                 if waits
                 else None
             )

@@ -17,13 +17,15 @@ from shardmerge.worker.target.records.dropped_columns import Member
 class PendingStatement:
     """The statement at which a shard table is parked. ``form``: equal for equal statements. ``after``: digest of the
     structure after it. ``since``: the order in which they were parked. ``contradicts``: only an operator can release
-    it. ``after_run``: see :class:`shardmerge.proto.ddl_lock_rule.ParkedTableStatement`."""
+    it. ``after_run``: see :class:`shardmerge.proto.ddl_lock_rule.ParkedTableStatement`. ``reuses_names``: see
+    :class:`shardmerge.proto.ddl_lock_rule.LockedStatement`."""
 
     form: str
     after: str
     since: float
     contradicts: bool = False
     after_run: str = ""
+    reuses_names: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +61,7 @@ class _Sought:
     form: str
     before: str
     after: str
+    reuses_names: bool
     generation: str = ""
 
 
@@ -74,7 +77,7 @@ def lock_outlook(places: Mapping[Member, ShardPosition], mine: Member) -> LockOu
     first = min(same)[1]
     theirs = places[first].waits
     assert theirs is not None  # noqa: S101 - for the type checker: it was picked from parked ones
-    sought = _Sought(own.form, places[first].structure, theirs.after)
+    sought = _Sought(own.form, places[first].structure, theirs.after, theirs.reuses_names)
     found: dict[ShardState, list[Member]] = {each: [] for each in ShardState}
     for member, each in sorted(places.items()):
         found[shard_state(each.structure, each.waits, sought)].append(member)

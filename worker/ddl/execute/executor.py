@@ -80,7 +80,7 @@ class AlteredShard:
 
 @dataclass(frozen=True, slots=True)
 class StatementExecutor:
-    """Executes the actions of one statement.
+    """Executes the actions of one statement. ``held``: locks that are held until the statement is recorded.
 
     Methods raise the ddl.* errors, FENCED, the rules' and the target's coded errors and ``pymysql.MySQLError``; they
     return early when ``context.stop`` is set.
@@ -91,6 +91,7 @@ class StatementExecutor:
     dialect: Dialect
     canonical: CanonicalCreates
     parked_definitions: ParkedDefinitions
+    held: ExitStack
 
     def run(self, action: Action) -> None:
         """Execute one action as the statement says."""
@@ -236,9 +237,9 @@ class StatementExecutor:
             self._check_constant(action.shard.plan)
             self._park(action.shard, found[1], members, is_mariadb=is_mariadb)
 
-    def join_schemas(self, action: Alter, held: ExitStack, *, is_mariadb: bool) -> None:
+    def join_schemas(self, action: Alter, *, is_mariadb: bool) -> None:
         """A sharding DDL: the target takes the schema join of its shard tables at once; where there is none, the shard
-        table is parked. ``held``: locks that are held until the statement is recorded."""
+        table is parked."""
         context, shard = self.context, action.shard
         found = self.altered(shard)
         if found is None:
@@ -246,7 +247,7 @@ class StatementExecutor:
         creation, text, tracked, plan = found.before, found.text, found.tracked, found.plan
         subject = join_subject(shard.target)
         # Unless stopped, it is held: the session ends with the block in which the statement is recorded.
-        if not held.enter_context(
+        if not self.held.enter_context(
             subject_lock(
                 context.session, context.who, context.epoch, subject, [shard.target], context.stop, context.on_wait
             )
@@ -365,7 +366,8 @@ class StatementExecutor:
                 TargetWidener(context.session, context.who, context.epoch, context.stop).widen(plan, tracked.creation)
             if context.stop.is_set:
                 return
-        with (
+        # Until the table is recorded: the owner of a lock looks for it in the records before it runs a statement.
+        if not self.held.enter_context(
             subject_lock(
                 context.session,
                 context.who,
@@ -374,11 +376,10 @@ class StatementExecutor:
                 [plan.target],
                 context.stop,
                 context.on_wait,
-            ) as held,
-            coded_errors(context.run_context.target_endpoint, Side.TARGET, "target"),
+            )
         ):
-            if not held:
-                return
+            return
+        with coded_errors(context.run_context.target_endpoint, Side.TARGET, "target"):
             ensure_target_from(
                 context.session,
                 [*self._companions(plan), plan],

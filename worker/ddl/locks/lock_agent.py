@@ -9,6 +9,7 @@ the streams and never blocks them.
 
 from __future__ import annotations
 
+import enum
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -112,6 +113,16 @@ class Declined:
         )
 
 
+class NextPass(enum.Enum):
+    """When the agent has to look again."""
+
+    AT_ONCE = enum.auto()
+    SOON = enum.auto()
+    """Records of other sources, or the target's structure, decide about a parked table: nothing wakes the agent when
+    they change."""
+    WHEN_CHANGED = enum.auto()
+
+
 class LockAgent:
     """For one run of a subtask. :meth:`run` runs in its own thread until stopped."""
 
@@ -136,7 +147,6 @@ class LockAgent:
         self._parked_statements: dict[Parked, ParkedStatement] = {}
         self._published: state_pb2.ShardRecord | None = None
         self._injected: set[OverriddenStatement] = set()
-        self._needs_others = False
         self._refused: dict[int, ShardmergeError] = {}
         self._ended = EndedConflicts(context, ops, self._canonical, self._memo, self._set_activity)
         self._declined: dict[TargetTable, Declined] = {}
@@ -171,14 +181,16 @@ class LockAgent:
         repeated: the tables concerned stay parked."""
         local, state = -1, -1
         ops: tuple[StoredOverride, ...] = ()
-        again = False
+        again = NextPass.WHEN_CHANGED
         not_before = 0.0
         share = WorkShare(share=0.4, burst=1.5, longest=0.4)
         while not stop.is_set:
             wait = _DEPARTURE_LOOK_SECONDS if self._parked_queue.departing() else _LOOK_SECONDS
-            if self._parked_queue.version() != local:
+            if again is NextPass.AT_ONCE:
+                wait = 0.0
+            elif self._parked_queue.version() != local:
                 wait = min(wait, not_before - time.monotonic())
-            state_now, locks = self._lock_client.locks(self._context.config.task, state, 0.0 if again else wait)
+            state_now, locks = self._lock_client.locks(self._context.config.task, state, wait)
             committed = self._committed()
             self._parked_queue.committed(committed)
             if committed is None and self._parked_queue.departing():
@@ -190,9 +202,9 @@ class LockAgent:
             ops_now = self._ops()
             now = time.monotonic()
             is_due = (number != local and now >= not_before) or (
-                (self._needs_others or self._refused) and now >= not_before + _RECHECK_SECONDS
+                again is NextPass.SOON and now >= not_before + _RECHECK_SECONDS
             )
-            if state_now == state and ops_now == ops and not is_due and not again:
+            if state_now == state and ops_now == ops and not is_due and again is not NextPass.AT_ONCE:
                 continue
             began = time.monotonic()
             try:
@@ -216,7 +228,7 @@ class LockAgent:
                     with self._lock:
                         self._failure = error
                     return
-                again = True
+                again = NextPass.AT_ONCE
                 stop.wait(_BACKOFF_SECONDS)
 
     def _waiting_text(self, locks: tuple[Lock, ...]) -> str:
@@ -239,8 +251,8 @@ class LockAgent:
 
     # --- one step
 
-    def _step(self, locks: tuple[Lock, ...], ops: tuple[StoredOverride, ...], stop: StopSignal) -> bool:
-        """Take one step; True when there may be another at once."""
+    def _step(self, locks: tuple[Lock, ...], ops: tuple[StoredOverride, ...], stop: StopSignal) -> NextPass:
+        """Take one step."""
         endpoint = self._context.target_endpoint
         with cancellable_session(stop, endpoint, Side.TARGET, name="target", read_timeout=ANSWER_SECONDS) as session:
             # The tables that depart are read after the records: they are announced before they are recorded.
@@ -250,7 +262,7 @@ class LockAgent:
             self._refused = {number: error for number, error in self._refused.items() if number in overrides}
             self._injected.intersection_update(overrides.values())
             if overrides and self._apply_overrides(session, seen, overrides, locks, tracker, stop):
-                return True
+                return NextPass.AT_ONCE
             waits = {
                 number: self._parked_statement(seen, number, item, tracker) for number, item in seen.parked.items()
             }
@@ -258,17 +270,19 @@ class LockAgent:
             self._parked_statements = {one.parked: one for one in waits.values()}
             if late := self._unlocks.late(session, seen, waits):
                 self._release(session, late, "an operator has let the others go on without these tables")
-                return True
-            only_waiting = self._only_waiting(session, seen, waits, tracker, stop)
-            waits |= self._added_again(session, seen, waits) | only_waiting
+                return NextPass.AT_ONCE
+            asked = [one for one in waits.values() if one.contradicts and not one.parked.released]
+            only_waiting = self._only_waiting(session, seen, asked, tracker, stop)
+            waits |= self._added_again(session, seen, asked) | only_waiting
             waits |= self._held_back(session, seen, waits, locks)
             members = [
                 Member(plan, self._canonical.digest(plan.table, seen.creations[number], tracker), waits.get(number))
                 for number, plan in sorted(seen.plans.items())
             ]
             self._publish(seen, members)
-            if not overrides and self._end_conflict(session, seen, waits, members, locks, tracker, stop):
-                return True
+            conflicts = {} if overrides else self._conflicts(seen, waits, locks)
+            if conflicts and self._end_conflict(session, seen, conflicts, members, tracker, stop):
+                return NextPass.AT_ONCE
             for lock in locks:
                 mine = [member for member in members if member.plan.target == target_of(lock)]
                 match next_lock_step(lock, self._context.source.source_id, seen.runs.get(target_of(lock)), mine):
@@ -276,15 +290,15 @@ class LockAgent:
                         if target_of(lock) in self._declined:
                             continue
                         if self._execute(session, seen, lock, mine, overrides, stop, runs=runs):
-                            return True
+                            return NextPass.AT_ONCE
                     case Release(freed=freed):
                         numbers = [item.parked.number for item in freed]
                         also = self._unlocks.records_of_release(session, seen, lock, numbers)
                         self._release(session, {item.parked: item.tracked for item in freed}, lock.statement, also=also)
-                        return True
+                        return NextPass.AT_ONCE
                     case None:
                         pass
-        return False
+        return NextPass.SOON if asked or conflicts or self._declined or self._refused else NextPass.WHEN_CHANGED
 
     def _parked_statement(self, seen: LockInputs, number: int, item: Parked, tracker: SchemaTracker) -> ParkedStatement:
         """The statement of a parked table, also of one that was released and has no stream yet."""
@@ -306,7 +320,7 @@ class LockAgent:
         self,
         session: Session,
         seen: LockInputs,
-        waits: Mapping[int, ParkedStatement],
+        asked: Sequence[ParkedStatement],
         tracker: SchemaTracker,
         stop: StopSignal,
     ) -> dict[int, ParkedStatement]:
@@ -314,18 +328,16 @@ class LockAgent:
         structures contradict their statements have changed."""
         if not self._is_optimistic:
             return {}
-        asked = {at: one.form for at, one in waits.items() if one.contradicts and not one.parked.released}
-        found = self._ended.only_waiting(session, seen, asked, tracker, stop)
-        return {number: replace(waits[number], contradicts=False) for number in found}
+        by_number = {one.parked.number: one for one in asked}
+        forms = {number: one.form for number, one in by_number.items()}
+        found = self._ended.only_waiting(session, seen, forms, tracker, stop)
+        return {number: replace(by_number[number], contradicts=False) for number in found}
 
     def _added_again(
-        self, session: Session, seen: LockInputs, waits: Mapping[int, ParkedStatement]
+        self, session: Session, seen: LockInputs, asked: Sequence[ParkedStatement]
     ) -> dict[int, ParkedStatement]:
         """Of the parked tables that wait for an operator, those that need none any more: they add a column again that
         no shard table has."""
-        asked = [one for one in waits.values() if one.contradicts and not one.parked.released]
-        # Records of other sources decide about these: nothing wakes the agent when they change.
-        self._needs_others = bool(asked)
         if not asked:
             return {}
         gone = dropped_columns.read(session, *self._context.who[:2])
@@ -351,36 +363,38 @@ class LockAgent:
             if unreached := self._runner.unreached(session, lock, seen):
                 still[target] = replace(declined, unreached=unreached)
         self._declined = still
-        # Statements of other sources decide about these: nothing wakes the agent then.
-        self._needs_others = self._needs_others or bool(still)
         return {
             number: replace(one, contradicts=True)
             for number, one in waits.items()
             if (declined := still.get(seen.plans[number].target)) is not None and one.form == declined.form
         }
 
-    def _end_conflict(
-        self,
-        session: Session,
-        seen: LockInputs,
-        waits: Mapping[int, ParkedStatement],
-        members: Sequence[Member],
-        locks: Sequence[Lock],
-        tracker: SchemaTracker,
-        stop: StopSignal,
-    ) -> bool:
-        """Let one parked table continue whose conflict has ended; True when it does."""
+    def _conflicts(
+        self, seen: LockInputs, waits: Mapping[int, ParkedStatement], locks: Sequence[Lock]
+    ) -> dict[int, str]:
+        """The forms of the statements whose conflicts statements of other shard tables may end, by the table's
+        number."""
         if not self._is_optimistic:
-            return False
+            return {}
         # A lock that is executing or released releases its tables: otherwise, their records would change in each pass.
         at_work = {(target_of(lock), lock.form) for lock in locks if lock.stage != _Stage.STAGE_GATHERING}
-        forms = {
+        return {
             number: one.form
             for number, one in waits.items()
             if one.parked.why and not one.parked.released and (seen.plans[number].target, one.form) not in at_work
         }
-        # Statements of other shard tables may end a conflict: nothing wakes the agent then.
-        self._needs_others = self._needs_others or bool(forms)
+
+    def _end_conflict(
+        self,
+        session: Session,
+        seen: LockInputs,
+        forms: Mapping[int, str],
+        members: Sequence[Member],
+        tracker: SchemaTracker,
+        stop: StopSignal,
+    ) -> bool:
+        """Let one parked table continue whose conflict has ended; True when it does. ``forms``: of
+        :meth:`_conflicts`."""
         ended = self._ended.find(session, seen, self._parked_queue.waiting(), forms, tracker, stop)
         if ended is None:
             return False

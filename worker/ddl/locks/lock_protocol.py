@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from shardmerge.proto import state_pb2
-from shardmerge.proto.ddl_lock_rule import is_parked_at
+from shardmerge.proto.ddl_lock_rule import is_parked_at, moves_values
 from shardmerge.worker.core.table_plan import TablePlan, TargetTable
 from shardmerge.worker.ddl.sql.rewrite import unordered_form
-from shardmerge.worker.ddl.sql.target_statement import for_table, removed_column_names
+from shardmerge.worker.ddl.sql.target_statement import for_table, reuses_names
 from shardmerge.worker.ddl.structure.schema_tracker import Tracked
 from shardmerge.worker.ddl.structure.structure_after import reparse
 from shardmerge.worker.target.records.executed_locks import LockRun
@@ -43,7 +43,7 @@ def parked_statement(item: Parked, plan: TablePlan, tracked: Tracked, after: str
     """See :class:`ParkedStatement`."""
     statement, ddl = reparse(item)
     text = for_table(item.text, statement, plan.target)
-    reuses = not removed_column_names(ddl).isdisjoint(column.name.lower() for column in tracked.table.columns)
+    reuses = reuses_names(ddl, tracked.table)
     return ParkedStatement(item, form_of(item), text, tracked, after, item.contradicts, reuses)
 
 
@@ -132,9 +132,8 @@ def next_lock_step(
 
 def must_run(lock: state_pb2.LockRecord, run: LockRun | None) -> bool:
     """Whether the lock's statement must run. It need not where the target has the structure after it, because the other
-    shard tables have executed it before. A statement that leaves the structure as it is (two columns exchange their
-    names, a column is dropped and added) may change values: then an equal structure shows nothing."""
-    return run is None or run.structure != lock.after or lock.before == lock.after
+    shard tables have executed it before, unless no structure shows what it has done."""
+    return run is None or run.structure != lock.after or moves_values(lock)
 
 
 def _freed(lock: state_pb2.LockRecord, member: Member) -> ParkedStatement | None:

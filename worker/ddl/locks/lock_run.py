@@ -1,8 +1,9 @@
 """Runs the statement of a sharding-DDL lock at the target, once, by the lock's owner.
 
-Under ``shard-mode: optimistic`` this holds the target's lock of the join until the run is recorded: no shard table of
-the target executes a statement meanwhile. Under it the owner compares the lock with the records at the target, and
-declines to run the statement where a shard table is not there: see recorded_members.py.
+This holds the target's lock of the join (``shard-mode: optimistic``) or of its statements until the run is recorded: no
+shard table of the target executes a statement, or is created, meanwhile. Under the first, or if no structure shows what
+the statement does to values, the owner compares the lock with the records at the target, and declines to run the
+statement where a shard table is not there: see recorded_members.py.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from shardmerge.proto import config_pb2, failpoints, state_pb2
+from shardmerge.proto.ddl_lock_rule import moves_values
 from shardmerge.worker.core.mysql.cancellable_session import cancellable_session
 from shardmerge.worker.core.mysql.connection import Session, Side, dialect_of, quote_name
 from shardmerge.worker.core.stop_signal import StopSignal
@@ -28,6 +30,7 @@ from shardmerge.worker.ddl.execute.run_once import (
     key_of_run,
     run_once,
     subject_lock,
+    subject_of,
     wait_for_indexes,
 )
 from shardmerge.worker.ddl.locks.added_again import dropped_by_all
@@ -83,7 +86,7 @@ class LockRunner:
         with self._session(target, stop) as session:
             if session is None:
                 return _NOT_YET
-            if self._is_optimistic and not lock.forced:
+            if (self._is_optimistic or moves_values(lock)) and not lock.forced:
                 wait_for_indexes(session, self.context.who.schema, [target], stop, self.on_wait)
                 wait_for_jobs(session, [target], stop, self.on_wait)
                 finish_computed(session, self.context.who, target, STRICT, stop)
@@ -125,16 +128,13 @@ class LockRunner:
 
     @contextmanager
     def _session(self, target: TargetTable, stop: StopSignal) -> Generator[Session | None]:
-        """A session at the target; None: ``stop`` came first. Its statement may continue at the server after a kill:
-        the lock ends with it."""
+        """A session at the target that holds the lock of the join, or that of the target's statements; None: ``stop``
+        came first. Its statement may continue at the server after a kill: the lock ends with it."""
         context = self.context
         with cancellable_session(
             stop, context.target_endpoint, Side.TARGET, name="target", read_timeout=None
         ) as session:
-            if not self._is_optimistic:
-                yield session
-                return
-            subject = join_subject(target)
+            subject = join_subject(target) if self._is_optimistic else subject_of([target])
             with subject_lock(session, context.who, context.epoch, subject, [target], stop, self.on_wait) as held:
                 yield session if held else None
 

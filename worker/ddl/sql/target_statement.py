@@ -109,6 +109,12 @@ def removed_column_names(ddl: Ddl) -> frozenset[str]:
     return frozenset(lost)
 
 
+def reuses_names(ddl: Ddl, after: Table) -> bool:
+    """Whether columns get names that the statement takes from others (dropped and added, exchanged). ``after``: the
+    table after it."""
+    return not removed_column_names(ddl).isdisjoint(column.name.lower() for column in after.columns)
+
+
 def renamed_columns(ddl: Ddl) -> dict[str, str]:
     """Old names by new ones, in lower case, for columns that the statement only renames."""
     if not isinstance(ddl, AlterTable):

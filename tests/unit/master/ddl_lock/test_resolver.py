@@ -98,6 +98,21 @@ def test_state_of_a_table(member: LockMember, expected: ShardState) -> None:
     assert is_parked_at(member, LOCK) is (expected is ShardState.READY)
 
 
+def test_who_has_passed_a_statement_that_reuses_names_cannot_be_seen() -> None:
+    """A table may have been created with the structure after it: its rows must not get the statement."""
+    lock = replace(LOCK, reuses_names=True)
+    assert shard_state(BEHIND1, lock) is ShardState.MISSING
+    assert shard_state(at("s1", "fb", structure="S1"), lock) is ShardState.CONFLICTING
+    assert shard_state(A1, lock) is ShardState.READY
+    reused = replace(A1, parked=ReportedStatement("ALTER A", "fa", "S1", since=100.0, reuses_names=True))
+    opened = resolve(seen(reused), 100.0, "g1")
+    assert isinstance(opened, Open) and opened.lock.reuses_names
+    waits = resolve(seen(reused, at("s2", structure="S1"), lock=lock), 100.0, "g1")
+    assert isinstance(waits, Wait) and [member.source for member in waits.missing] == ["s2"]
+    released = replace(lock, stage=LockStage.RELEASED)
+    assert resolve(seen(BEHIND1, at("s2", structure="S1"), lock=released, s1="g1"), 100.0, "g1") == Close()
+
+
 def test_who_has_passed_a_statement_without_effect_cannot_be_seen() -> None:
     lock = replace(LOCK, after="S0")
     assert shard_state(at("s1"), lock) is ShardState.MISSING

@@ -99,6 +99,8 @@ def test_when_the_owner_runs_the_statement(run: LockRun | None, before: str, aft
     assert next_lock_step(lock, "a", run, ()) == Execute(runs)
     assert next_lock_step(lock, "b", run, ()) is None
     assert next_lock_step(lock, "a", LockRun("g1", after), ()) is None
+    lock.reuses_names = True
+    assert next_lock_step(lock, "a", run, ()) == Execute(runs=True), "no structure shows whether it has run"
 
 
 @pytest.mark.parametrize(
