@@ -34,6 +34,12 @@ def _inside_ten(keys: Sequence[Literals]) -> list[bool]:
     return [int(key[0]) < 10 for key in keys]
 
 
+def test_an_update_that_keeps_the_key_gives_the_row_its_new_values() -> None:
+    rows = rows_of({1: 7, 2: 8})
+    fix_up(rows, PLAN, [change_of(Step((1, 7), (1, 9)), 0)], _inside_ten)
+    assert rows == rows_of({1: 9, 2: 8})
+
+
 def test_a_key_that_moves_out_of_the_chunk_leaves_it() -> None:
     rows = rows_of({1: 7, 2: 8})
     fix_up(rows, PLAN, [change_of(Step((1, 7), (50, 7)), 0)], _inside_ten)
