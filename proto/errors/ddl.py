@@ -44,7 +44,8 @@ DDL_REFUSED = _define(
     message="source {source}, task {task}: the target refuses the SQL for the statement at {position}: "
     "{statement}: {reason} (errno {errno})",
     workaround=f"The task has stopped right before the statement. Correct what the target reports and {_RESUME}. If "
-    f"the target has the change already, {_SKIP}. Or {_REPLACE}. For the statement of a sharding-DDL lock, if the "
+    f"the target has the change already, {_SKIP}; {_REPAIR} corrects the values that the statement gives to rows. "
+    f"Or {_REPLACE}. For the statement of a sharding-DDL lock, if the "
     "target has a part of it already: run the rest at the target by hand. Then, and if no table of this source waits "
     "at the lock any more, `dmctl shard-ddl-lock {task}` prints the lock's id, and `dmctl shard-ddl-lock unlock "
     "'<lock>' --force-remove` lets all tables continue without the statement.",

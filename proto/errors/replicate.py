@@ -49,10 +49,11 @@ FENCED = _define(
     "fenced",
     scope=Scope.INTERNAL,
     level=Level.MEDIUM,
-    message="task {task}, source {source}: a newer epoch than {epoch} has taken over; nothing of this one was "
-    "committed",
+    message="task {task}, source {source}: the records at the target are not of epoch {epoch}: a newer run has taken "
+    "over, or the target is in an older state than before; nothing of this run was committed",
     workaround="Of an earlier run that has ended by this there is nothing to do. A task that is paused by it continues "
-    "with `dmctl resume-task {task} -s {source}`. If it repeats, another installation runs a task of this name with "
+    "with `dmctl resume-task {task} -s {source}`; if the target has lost transactions (a fail-over to a replica, a "
+    "restored backup), it applies them again. If it repeats, another installation runs a task of this name with "
     "the same meta-schema, or two workers have the source: stop one of them.",
 )
 TARGET_LOST = _define(

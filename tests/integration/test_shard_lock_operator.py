@@ -355,6 +355,34 @@ def test_a_table_that_begins_with_the_structure_after_a_statement(world: World, 
     world.cluster.dmctl("stop-task", name)
 
 
+def test_a_new_table_with_a_column_that_only_the_waiting_statement_gives(world: World) -> None:
+    """40030, then 50004, each with its printed way out."""
+    name = "new_column"
+    family = Family(name, world.sources[:1], world.target, tables=3)
+    _make(world, family, 1, 2)
+    (_, source) = world.sources[0]
+    world.cluster.start_task(family.task(extra="shard-mode: pessimistic\n"))
+    world.cluster.wait_replicating(name)
+    _give(world, family, "RENAME COLUMN v TO w", (1, 1))
+    _waits(world, name, 1)
+    source.execute(f"CREATE TABLE {name}_01.order_03 (id BIGINT PRIMARY KEY, w INT)")
+    _insert(world, family, 1, 3, "id, w", "1, 3")
+    _give(world, family, "RENAME COLUMN v TO w", (1, 2))
+    operator = Operator(world.cluster, name, "")
+    differs = operator.stopped(errors.replicate.TARGET_TABLE_DIFFERS.code)
+    world.target.execute(f"ALTER TABLE {name}.orders ADD COLUMN w INT")
+    operator.runs(differs, "resume-task")
+    refused = operator.stopped(errors.ddl.DDL_REFUSED.code)
+    operator.runs(refused, "binlog skip")
+    for table in (1, 2, 3):
+        _insert(world, family, 1, table, "id, w", "2, 2")
+    world.settle([name])
+    operator.runs(refused, "compare")
+    world.target.execute(f"ALTER TABLE {name}.orders DROP COLUMN v")
+    _judge(world, family)
+    world.cluster.dmctl("stop-task", name)
+
+
 def test_unlock_when_the_target_is_about_to_refuse(world: World) -> None:
     """The operator's decision arrives after the owner has read the lock, and before the target's error."""
     name = "refusing"
