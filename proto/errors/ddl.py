@@ -216,7 +216,7 @@ LOCK_RELEASED = _define(
     "ddl-lock-released",
     scope=Scope.CONFIG,
     level=Level.LOW,
-    message="lock {lock} is released already; it is deleted after its wait for {waiting}",
+    message="lock {lock} is released already; before it is deleted, it waits for {waiting}",
     workaround="Nothing to do for the lock. If it stays, look at those sources: query-status {task}.",
 )
 LOCK_OWNER = _define(

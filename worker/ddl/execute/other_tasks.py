@@ -6,6 +6,10 @@ values of the other task's rows with them, and nothing would notice it before th
 
 from __future__ import annotations
 
+import enum
+from collections.abc import Collection
+from enum import Enum
+
 import pymysql
 
 from shardmerge.proto import errors
@@ -32,47 +36,62 @@ _MAY_CONVERT = frozenset({ClauseKind.MODIFY_COLUMN, ClauseKind.CHANGE_COLUMN, Cl
 _MAY_LOSE_ROWS = frozenset({ClauseKind.DROP_PRIMARY_KEY, ClauseKind.RENAME_TABLE, ClauseKind.PARTITION_ROWS})
 
 
+class _Change(Enum):
+    """Whether a statement changes or removes values of rows that exist."""
+
+    NO = enum.auto()
+    BY_TYPE = enum.auto()  # if a new type does not hold all values of the one before
+    YES = enum.auto()
+
+
 def check_other_tasks(
     session: Session,
     who: SubtaskKey,
     epoch: int,
-    target: TargetTable,
+    targets: Collection[TargetTable],
     statement: str,
     settings: StatementSession,
     position: object,
 ) -> None:
-    """Check that ``statement``, which is about to run on ``target`` for the task of ``who``, keeps the values of other
+    """Check that ``statement``, which is about to run on ``targets`` for the task of ``who``, keeps the values of other
     tasks' rows. ``session``: in no transaction. Raises OTHER_TASK_VALUES, the rules' errors and
     ``pymysql.MySQLError``."""
     ddl = parse_ddl(statement, "", settings.sql_mode)
-    if ddl is None or not _may_change_values(ddl):
+    change = _change_of(ddl)
+    if ddl is None or change is _Change.NO:
         return
-    others = tables_of_other_tasks(session, who, {target})
-    if not others or not _changes_values(session, who, epoch, target, statement, ddl, settings):
-        return
-    raise errors.ddl.OTHER_TASK_VALUES(
-        source=who.source,
-        task=who.task,
-        position=position,
-        statement=statement,
-        target=target.quoted,
-        others=listed(sorted({each.task for each in others}), _SHOWN_TABLES),
-        tables=listed([f"{each.table} of source {each.source}" for each in others], _SHOWN_TABLES),
-    )
+    others = tables_of_other_tasks(session, who, targets)
+    for target in targets:
+        its = [each for each in others if each.target == target]
+        if not its or (
+            change is _Change.BY_TYPE and not _narrows_a_type(session, who, epoch, target, statement, ddl, settings)
+        ):
+            continue
+        raise errors.ddl.OTHER_TASK_VALUES(
+            source=who.source,
+            task=who.task,
+            position=position,
+            statement=statement,
+            target=target.quoted,
+            others=listed(sorted({each.task for each in its}), _SHOWN_TABLES),
+            tables=listed([f"{each.table} of source {each.source}" for each in its], _SHOWN_TABLES),
+        )
 
 
-def _may_change_values(ddl: Ddl) -> bool:
-    """Whether the statement may change or remove values of rows that exist. A table that is dropped or emptied has no
-    rows of other tasks (remove_rows.py). Pure."""
+def _change_of(ddl: Ddl | None) -> _Change:
+    """What the statement does with values of rows that exist. A table that is dropped or emptied has no rows of other
+    tasks (remove_rows.py). Pure."""
     if isinstance(ddl, RenameTables):
-        return True
+        return _Change.YES
     if not isinstance(ddl, AlterTable):
-        return False
+        return _Change.NO
     kinds = {clause.kind for clause in ddl.clauses}
-    return ddl.ignore or bool(removed_column_names(ddl)) or not kinds.isdisjoint(_MAY_CONVERT | _MAY_LOSE_ROWS)
+    if ddl.ignore or removed_column_names(ddl) or not kinds.isdisjoint(_MAY_LOSE_ROWS):
+        return _Change.YES
+    return _Change.NO if kinds.isdisjoint(_MAY_CONVERT) else _Change.BY_TYPE
 
 
-def _changes_values(
+def _narrows_a_type(
     session: Session,
     who: SubtaskKey,
     epoch: int,
@@ -81,11 +100,8 @@ def _changes_values(
     ddl: Ddl,
     settings: StatementSession,
 ) -> bool:
-    """As :func:`_may_change_values`; a new type is compared with the one of before, on an empty copy of the target."""
-    if not isinstance(ddl, AlterTable) or ddl.ignore or removed_column_names(ddl):
-        return True
-    if not _MAY_LOSE_ROWS.isdisjoint(clause.kind for clause in ddl.clauses):
-        return True
+    """Whether a column's type after the statement does not hold all values of the one before, by an empty copy of the
+    target."""
     copies = TargetCopies(open_tracker(session, who, "other tasks", epoch))
     text = rename_tables(statement, ddl, lambda schema, table: copies.place.names)
     try:

@@ -190,8 +190,7 @@ def _run_alone(
         return
     step, now = _look_at(session, who, one)
     if step is NextStep.BEGIN:
-        for target in one.targets:
-            check_other_tasks(session, who, epoch, target, one.statement, one.settings, one.position)
+        check_other_tasks(session, who, epoch, one.targets, one.statement, one.settings, one.position)
     divided = divided_at(session, one.statement, one.settings.sql_mode)
     match step:
         case NextStep.HAS_RUN:
