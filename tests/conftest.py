@@ -89,7 +89,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     if not GRID_PART:
         return
     part = int(GRID_PART)
-    long_files: set[Path] = set()
+    long_unit_files: set[Path] = set()
     combinations: defaultdict[str, list[pytest.Item]] = defaultdict(list)
     always = tuple(test.partition("[")[0] for mutant in all_mutants() for test in mutant.tests)
     for item in items:
@@ -99,20 +99,24 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             if not names & _OF_OWN_COMMAND and grid_part(item.nodeid) == part:
                 item.add_marker("rotating")
                 if UNIT in item.path.parents:
-                    long_files.add(item.path)
+                    long_unit_files.add(item.path)
         elif INTEGRATION in item.path.parents and test not in always and test.partition("::")[0] not in always:
             combinations[test].append(item)
-    # The tests of a file with the marker have the same turn, for they share servers.
-    long = sorted({several[0].path for several in combinations.values() if several[0].get_closest_marker("turns")})
+    # The tests of a file with the marker have the same turn, for they share servers; a single test has its own.
+    long_files = sorted({several[0].path for several in combinations.values() if _is_long_file(several[0])})
     for test, several in combinations.items():
-        is_long = several[0].get_closest_marker("turns") is not None
-        turns = _TURNS if is_long else min(_TURNS, len(several))
-        first = long.index(several[0].path) if is_long else zlib.crc32(test.encode())
+        turns = _TURNS if several[0].get_closest_marker("turns") else min(_TURNS, len(several))
+        first = long_files.index(several[0].path) if _is_long_file(several[0]) else zlib.crc32(test.encode())
         for number, item in enumerate(several, first):
             if number % turns != part % turns:
                 item.add_marker("later")
     # At the end such a file would run alone, while the other process waits.
-    items.sort(key=lambda item: item.path not in long_files)
+    items.sort(key=lambda item: item.path not in long_unit_files)
+
+
+def _is_long_file(item: pytest.Item) -> bool:
+    module = item.getparent(pytest.Module)
+    return module is not None and module.get_closest_marker("turns") is not None
 
 
 def grid_part(test: str) -> int:

@@ -100,8 +100,10 @@ def _mark_files(items: Iterable[pytest.Item]) -> None:
     for item in items:
         if item.path.name in _OF_GRID:
             item.add_marker("grid")
-        elif item.path.parent.name == "ways_out":
-            item.add_marker("turns")
+        elif item.path.parent.name == "ways_out" and item.get_closest_marker("turns") is None:
+            module = item.getparent(pytest.Module)
+            assert module is not None
+            module.add_marker("turns")
 
 
 @pytest.hookimpl(tryfirst=True)

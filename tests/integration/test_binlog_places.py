@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import cast
 
+import pytest
+
 from tests.support.cluster import Json
 from tests.support.world import World
 
 
+@pytest.mark.turns
 def test_a_position_that_a_source_does_not_have_is_stored_with_a_warning(world: World) -> None:
     family, cluster = world.family("places"), world.cluster
     family.create(10)

@@ -65,6 +65,7 @@ def _daemon(cluster: Cluster, *, of_master: bool) -> Daemon:
     return cluster.masters[0] if of_master else cluster.workers[0]
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("of_master", [True, False], ids=["master", "worker"])
 def test_no_call_without_an_identity(cluster: Cluster, of_master: bool) -> None:
     daemon, methods = _daemon(cluster, of_master=of_master), _methods(of_master=of_master)
@@ -153,6 +154,7 @@ def _dmctl(
     )
 
 
+@pytest.mark.turns
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
 def test_another_user_of_the_machine_commands_nothing(
     make_server: Callable[..., MariaDB], cluster: Cluster, tmp_path: Path

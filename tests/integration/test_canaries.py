@@ -151,6 +151,7 @@ def make_scene(
         shared.cleanup()
 
 
+@pytest.mark.turns
 def test_in_plain_text(make_scene: Callable[..., Scene]) -> None:
     scene = make_scene(has_tls=False)
     proofs: dict[tuple[str, str], bytes] = {}
@@ -186,6 +187,7 @@ def test_in_plain_text(make_scene: Callable[..., Scene]) -> None:
     scene.check_nothing_is_found()
 
 
+@pytest.mark.turns
 def test_with_certificates(make_scene: Callable[..., Scene]) -> None:
     scene = make_scene(has_tls=True)
     other = Authority(scene.shared / "other", "another").issue("own", "dm")

@@ -26,6 +26,7 @@ def world(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureReque
         made.stop()
 
 
+@pytest.mark.turns
 def test_the_page(world: World) -> None:
     places = {f"at the source {name}": [Schema(server)] for name, server in world.sources}
     reader = Reader(world.cluster, {**places, "at the target": [Schema(world.target)]})

@@ -131,6 +131,7 @@ def test_every_kind_of_key(
         _same(source, target)
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("shard_mode", ["none", "optimistic"])
 @pytest.mark.parametrize("moment", MOMENTS)
 def test_a_crash_at_any_moment(

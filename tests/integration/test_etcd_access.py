@@ -115,6 +115,7 @@ def test_tls(verified: bool, tmp_path: Path) -> None:
     assert (_CODE in logged) is not verified
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("kind", ["master", "worker"])
 def test_other_machines_reach_it(kind: str, tmp_path: Path) -> None:
     host = _own_address()

@@ -195,6 +195,7 @@ def workers_run(request: pytest.FixtureRequest) -> bool:
     return request.param == "workers-run"
 
 
+@pytest.mark.turns
 def test_all_data_are_lost(lost: Lost, *, workers_run: bool) -> None:
     """The sources and the task are imported; the task continues from its records at the target."""
     cluster = lost.cluster
@@ -213,6 +214,7 @@ def test_all_data_are_lost(lost: Lost, *, workers_run: bool) -> None:
     assert lost.family.target.query("SELECT 1 FROM dm_meta.lane_checkpoint") == []
 
 
+@pytest.mark.turns
 def test_an_older_snapshot_is_restored(lost: Lost, *, workers_run: bool) -> None:
     """The snapshot is older than the present processes of the workers, and than their last runs."""
     cluster = lost.cluster

@@ -180,6 +180,7 @@ def _outcomes(calls: list[Any]) -> Counter[str]:
     return Counter(call.code().name if call.done() else "open" for call in calls)
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("connections", [1, 70])
 def test_streams_of_reflection_leave_others_alone(attacked: Attacked, connections: int) -> None:
     asked = reflection_pb2.ServerReflectionRequest(list_services="").SerializeToString()
@@ -235,6 +236,7 @@ def test_unfinished_large_messages_take_a_bounded_memory(attacked: Attacked) -> 
             call.close()
 
 
+@pytest.mark.turns
 def test_large_messages_that_are_wrong_take_a_bounded_memory(attacked: Attacked) -> None:
     before = _memory(attacked.daemon)
     wrong = b"\x0a" * (attacked.limits.message_bytes - _MIB)

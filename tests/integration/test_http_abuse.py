@@ -58,6 +58,7 @@ def _in_a_loop(worker: Daemon, path: str, until: float) -> None:
             request(worker, path)
 
 
+@pytest.mark.turns
 def test_a_task_and_dmctl_continue_while_callers_misuse_the_endpoint(world: World) -> None:
     family = world.family("abused")
     family.create(50)

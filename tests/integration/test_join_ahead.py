@@ -132,6 +132,7 @@ def test_one_barrier_executes_all_statements(
         run.stop()
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("moment", ["ddl.before_passing", "ddl.passing", "ddl.passed", "lane0.commit", "lane1.commit"])
 def test_a_crash(
     source: Database, target: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str

@@ -166,6 +166,7 @@ def test_what_spark_gets_of_a_lane_holds_no_password(rig: Rig) -> None:
     assert CANARY.encode() not in pickle.dumps(spark.body)
 
 
+@pytest.mark.turns
 def test_a_lane_that_fails_before_it_subscribes_ends_the_run(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     """The other lanes have no reason to end by themselves."""
     read = Committer.read_checkpoint

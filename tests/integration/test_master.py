@@ -430,6 +430,7 @@ def test_restarted_master_needs_nothing_but_etcd(world: World) -> None:
     assert world.operate(pb.OperateTaskRequest.OP_PAUSE, "t").result
 
 
+@pytest.mark.turns
 def test_master_continues_after_etcd_was_killed(world: World) -> None:
     master = world.leader(ttl=30.0)
     world.worker("w1")

@@ -28,6 +28,7 @@ def _replaced(text: str, key: str, line: str) -> str:
     return re.sub(rf"^{key}:.*\n(?: .*\n)*", f"{line}\n", text, flags=re.MULTILINE)
 
 
+@pytest.mark.turns
 def test_rotate_passwords(made: Orders) -> None:
     reader, cluster, name = made.reader, made.cluster, "rotate-passwords"
     for section, file, key, command, error in (
@@ -51,6 +52,7 @@ def test_rotate_passwords(made: Orders) -> None:
     assert made.target.query("SELECT User FROM mysql.user WHERE User LIKE 'dm%'") == [("dm2",)]
 
 
+@pytest.mark.turns
 def test_add_and_remove_a_source(made: Orders) -> None:
     reader, cluster, name = made.reader, made.cluster, "add-and-remove-sources"
     made.wait_replicating()

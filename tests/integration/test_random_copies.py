@@ -176,6 +176,7 @@ def _config(target: Database, rng: random.Random, mode: str) -> config_pb2.SubTa
     return config
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("seed", range(SEEDS))
 @pytest.mark.parametrize("mode", ["none", "optimistic"])
 def test_a_random_copy(

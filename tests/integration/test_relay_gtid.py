@@ -138,6 +138,7 @@ def test_it_continues_at_another_server_with_the_same_data(servers: Servers) -> 
     assert again.head().position.server != place.server
 
 
+@pytest.mark.turns
 def test_cut_connections_after_a_switch_lose_and_repeat_nothing(servers: Servers) -> None:
     """Until the new server's next file the relay connects by GTID each time."""
     old, new = servers.server("old"), servers.server("new")
@@ -173,6 +174,7 @@ def test_cut_connections_after_a_switch_lose_and_repeat_nothing(servers: Servers
     assert gtids(served(again)) == gtids(written(new))
 
 
+@pytest.mark.turns
 def test_back_and_forth_between_two_servers(servers: Servers) -> None:
     """Each server writes for a while, then follows the other: files of both names alternate."""
     pair = [servers.server("a"), servers.server("b")]
@@ -204,6 +206,7 @@ def test_back_and_forth_between_two_servers(servers: Servers) -> None:
     assert sorted(found) == sorted(gtids(written(pair[1])))
 
 
+@pytest.mark.turns
 def test_a_replica_that_lags_is_waited_for(servers: Servers) -> None:
     old, new = servers.server("old"), servers.server("new")
     create_table(old)
@@ -328,6 +331,7 @@ def test_a_place_without_a_relay_log_is_checked(servers: Servers) -> None:
     assert "no event of its" in caught.value.message
 
 
+@pytest.mark.turns
 def test_a_place_in_a_file_that_was_begun_anew(servers: Servers) -> None:
     """The statements are the same: the place is one between two transactions in the new file too."""
     source = servers.server("source")
@@ -351,6 +355,7 @@ def test_a_place_in_a_file_that_was_begun_anew(servers: Servers) -> None:
     relay.check_read(replace(read.position, file="mysql-bin.999999"), read.commit_time)
 
 
+@pytest.mark.turns
 def test_a_fresh_start_reads_a_server_with_another_history(servers: Servers) -> None:
     """After a fail-over the former server has a transaction of its own, and its address is configured again."""
     old, new = servers.server("old"), servers.server("new")
@@ -425,6 +430,7 @@ def test_a_file_that_was_purged_while_the_worker_was_away(servers: Servers) -> N
     assert missing.rpartition("-" if servers.is_mariadb else ":")[2] in error.message.rpartition("missing GTID is")[2]
 
 
+@pytest.mark.turns
 def test_without_gtids_another_server_is_an_error_with_the_way_out(mysql: Servers) -> None:
     old = MySQL(mysql.directory / "plain-1", 201, gtid=False)
     new = MySQL(mysql.directory / "plain-2", 202, gtid=False)
@@ -455,6 +461,7 @@ def test_without_gtids_another_server_is_an_error_with_the_way_out(mysql: Server
         new.stop()
 
 
+@pytest.mark.turns
 def test_gtids_with_tags(mysql: Servers) -> None:
     old, new = mysql.server("old"), mysql.server("new")
     create_table(old)

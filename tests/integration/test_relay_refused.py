@@ -109,6 +109,7 @@ def stopped_with(relay: Relay, spec: ErrorSpec) -> ShardmergeError:
     return failure
 
 
+@pytest.mark.turns
 def test_a_reset_under_a_connected_relay_is_noticed(source: MariaDB, make_relay: MakeRelay) -> None:
     for number in range(30):
         source.execute(f"INSERT INTO d.t (v) VALUES ('{number}')")

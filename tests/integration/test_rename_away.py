@@ -165,6 +165,7 @@ ALTERED_LATER = {"with one that is not parked": ("y", "c"), "swap": ("a", "c"), 
 """The other shard tables, under their names after the statements; ``b`` and ``c`` if there is no entry."""
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize(
     ("away", "restarts"),
     [("pessimistic", False), ("pessimistic", True), ("optimistic", True)],
@@ -249,6 +250,7 @@ EVERYTHING = (
 )
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize(
     ("moment", "times", "away"), MOMENTS, indirect=["away"], ids=[moment for moment, _, _ in MOMENTS]
 )

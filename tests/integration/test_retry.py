@@ -164,6 +164,7 @@ def _run(connection: Connection, statement: str) -> None:
         cursor.execute(statement)
 
 
+@pytest.mark.turns
 def test_a_row_that_a_foreign_session_locks(rig: LaneRig) -> None:
     """1205: the server stops waiting."""
     run = _begin(rig)
@@ -219,6 +220,7 @@ def test_a_connection_that_is_killed(rig: LaneRig) -> None:
         rig.target.execute("SET GLOBAL innodb_lock_wait_timeout = 1")
 
 
+@pytest.mark.turns
 def test_a_server_that_shuts_down(rig: LaneRig) -> None:
     """1053, 2013 and 2003, until the server is back."""
     run = _begin(rig)

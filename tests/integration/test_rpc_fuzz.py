@@ -105,6 +105,7 @@ def _fuzz(channel: grpc.Channel, rpc: Rpc, calls: int, faults: list[str]) -> Cou
     return found
 
 
+@pytest.mark.turns
 def test_no_request_breaks_anything(cluster: Cluster) -> None:
     [master], [worker] = cluster.masters, cluster.workers
     rpcs = all_rpcs()

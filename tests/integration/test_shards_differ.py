@@ -19,6 +19,7 @@ def _alter(family: Family, source: int, clause: str) -> None:
         family.sources[source][1].execute(f"ALTER TABLE {family.name}_01.order_{table:02d} {clause}")
 
 
+@pytest.mark.turns
 def test_types_without_a_common_one_are_refused_before_the_start(world: World) -> None:
     family, cluster = world.family("contradict"), world.cluster
     family.create(20)

@@ -227,6 +227,7 @@ def test_a_collision_in_a_further_unique_key_is_reported(source: Database, targe
     assert "mail" in outcome.error.message
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize(("key", "chunk_rows"), [("BIGINT", 500_000), ("VARCHAR(20)", 400)])
 def test_a_table_of_a_billion_rows_begins_at_once(
     source: Database, target: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, key: str, chunk_rows: int

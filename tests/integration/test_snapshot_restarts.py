@@ -209,6 +209,7 @@ def test_a_second_attempt_at_a_committed_chunk_loads_nothing(
         assert count_rows(target, "merged.t") == 600
 
 
+@pytest.mark.turns
 def test_a_table_that_another_session_holds_is_named(source: Database, target: Database, tmp_path: Path) -> None:
     """20105. For half a minute no status named a reason, and then the copy began again."""
     shards = prepared(source, 300)

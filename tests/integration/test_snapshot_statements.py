@@ -127,6 +127,7 @@ def _counting(monkeypatch: pytest.MonkeyPatch, meanwhile: Callable[[], None]) ->
     return moments
 
 
+@pytest.mark.turns
 def test_statements_without_end_stop_the_unit_for_a_later_try(
     source: Database, target: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -166,6 +166,7 @@ def test_a_session_that_is_not_stopped_is_left_alone(source: Database) -> None:
         assert rows(session, "SELECT 2") == [(2,)]
 
 
+@pytest.mark.turns
 def test_a_stop_is_obeyed_while_the_source_is_frozen_under_the_planner(
     source: Database, target: Database, tmp_path: Path
 ) -> None:

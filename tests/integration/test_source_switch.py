@@ -92,6 +92,7 @@ def test_the_same_server_at_another_address(servers: Servers) -> None:
     assert _proven(relay, source, "localhost").same
 
 
+@pytest.mark.turns
 def test_a_server_whose_data_was_copied(servers: Servers) -> None:
     """The copy has the identity of the original: it counts as the same server, until both have diverged."""
     source = servers.server("source")
@@ -125,6 +126,7 @@ def test_a_server_whose_data_was_copied(servers: Servers) -> None:
     assert _proven(relay, source).same
 
 
+@pytest.mark.turns
 def test_a_replica_that_was_promoted(servers: Servers) -> None:
     old, new = _pair(servers)
     relay = _reading(servers, old)
@@ -263,6 +265,7 @@ def test_a_replica_that_lacks_or_has_purged_something(servers: Servers) -> None:
     assert known
 
 
+@pytest.mark.turns
 def test_without_gtids_only_the_same_server_will_do(mysql: Servers) -> None:
     pair = [MySQL(mysql.directory / f"plain-{number}", 200 + number, gtid=False) for number in (1, 2)]
     try:
@@ -278,6 +281,7 @@ def test_without_gtids_only_the_same_server_will_do(mysql: Servers) -> None:
             server.stop()
 
 
+@pytest.mark.turns
 def test_what_another_worker_could_fetch(servers: Servers) -> None:
     old, new = _pair(servers)
     relay = _reading(servers, old)

@@ -116,6 +116,7 @@ def _is_alive(world: World, family: Family, stranger: Stranger) -> None:
     until(lambda: not family.verdict().differences, "the change arrives")
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("secret", _GUESSES, ids=["none", "short", "as-long"])
 def test_a_stranger_reads_nothing_and_ends_nothing(
     world: World, family: Family, stranger: Stranger, secret: str
@@ -235,6 +236,7 @@ def _records(world: World) -> list[tuple[object, ...]]:
     return [row for (table,) in tables for row in world.target.query(f"CHECKSUM TABLE {table}")]
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("then", ["it has ended", "another run", "another task"])
 def test_the_secret_of_a_run_opens_nothing_else(world: World, family: Family, stranger: Stranger, then: str) -> None:
     mine = world.family(f"replayed_{then.split()[1]}")

@@ -9,6 +9,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.support.daemon import ROOT
 from tests.support.mariadb import MariaDB
 
@@ -47,6 +49,7 @@ spark.stop()
 """
 
 
+@pytest.mark.turns
 def test_page(tmp_path: Path) -> None:
     password = tmp_path / "password"
     password.write_text(PASSWORD, encoding="utf-8")

@@ -111,6 +111,7 @@ def _task(canaries: Canaries, name: str, key: str) -> str:
     )
 
 
+@pytest.mark.turns
 def test_no_secret_is_in_any_byte(cluster: Cluster, canaries: Canaries, tmp_path: Path) -> None:
     authority = Authority(tmp_path / "keys")
     keys = [authority.issue(f"k{number}", "dm").key for number in range(6)]
@@ -165,6 +166,7 @@ def test_no_secret_is_in_any_byte(cluster: Cluster, canaries: Canaries, tmp_path
     _without_etcd(cluster, tmp_path / "without-etcd.tar.gz")
 
 
+@pytest.mark.turns
 def test_a_worker_that_does_not_answer_is_listed(tmp_path: Path) -> None:
     with Cluster(tmp_path / "cluster", workers=0, masters=1) as cluster, ExitStack() as stack:
         workers = [FakeWorker(name, cluster.etcd.endpoint).start() for name in ("answers", "earlier", "silent")]

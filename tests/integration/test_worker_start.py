@@ -150,6 +150,7 @@ def test_while_spark_starts_in_its_jvm(rig: Rig) -> None:
     assert b"registered" not in worker.log.read_bytes()
 
 
+@pytest.mark.turns
 def test_a_worker_is_listed_before_spark_is_ready(rig: Rig) -> None:
     rig.hooks.hold("spark.connecting")
     worker = rig.begin()
@@ -168,6 +169,7 @@ def test_a_worker_is_listed_before_spark_is_ready(rig: Rig) -> None:
     rig.end(worker)
 
 
+@pytest.mark.turns
 def test_spark_master_at_which_no_process_listens(rig: Rig) -> None:
     worker = rig.begin(spark_master=f"spark://127.0.0.1:{free_port()}")
     until(lambda: _says(worker, *_IS_IN_JVM), "Spark looks for its master")
@@ -186,6 +188,7 @@ def test_a_second_signal_ends_the_start_at_once(rig: Rig) -> None:
     assert worker.session() == []
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("kind", ["worker", "master"])
 def test_etcd_does_not_answer(rig: Rig, kind: str) -> None:
     os.kill(rig.etcd.pid, signal.SIGSTOP)
@@ -200,6 +203,7 @@ def test_etcd_does_not_answer(rig: Rig, kind: str) -> None:
     assert daemon.session() == []
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("kind", ["worker", "master"])
 def test_etcd_is_away(rig: Rig, kind: str) -> None:
     daemon = rig.begin(kind, etcd=f"127.0.0.1:{free_port()}", spark=False)
@@ -207,6 +211,7 @@ def test_etcd_is_away(rig: Rig, kind: str) -> None:
     rig.end(daemon)
 
 
+@pytest.mark.turns
 def test_spark_writes_nothing_into_the_log(rig: Rig) -> None:
     worker = rig.begin(spark_level="")
     until(lambda: _says(worker, b"registered"), "it is registered")
@@ -216,6 +221,7 @@ def test_spark_writes_nothing_into_the_log(rig: Rig) -> None:
     rig.end(worker)
 
 
+@pytest.mark.turns
 def test_a_worker_that_runs_is_drained_by_sigint(rig: Rig) -> None:
     worker = rig.begin()
     until(lambda: _says(worker, b"registered"), "it is registered")
@@ -223,6 +229,7 @@ def test_a_worker_that_runs_is_drained_by_sigint(rig: Rig) -> None:
     assert b"draining" in worker.log.read_bytes()
 
 
+@pytest.mark.turns
 def test_a_start_that_fails_leaves_nothing(rig: Rig) -> None:
     worker = rig.begin(spark_master="local[2,x]")
     until(lambda: not worker.alive, "it gives up")

@@ -109,7 +109,7 @@ def _dry_run(session: Session, config: config_pb2.SubTaskConfig, sources: Sequen
     waiting: dict[Member, Parked] = {}
     silent: tuple[str, ...] = ()
     try:
-        found = read_target_members(session, SubtaskKey(schema, task, config.source_id), sources)
+        found = read_target_members(session, SubtaskKey(schema, task, config.source_id), sources, of_task_alone=True)
         asked = subtask_record.read_row(session, SubtaskKey(schema, task, config.source_id))
         silent = (
             found.unrecorded_sources

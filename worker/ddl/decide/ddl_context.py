@@ -26,7 +26,7 @@ def read_ddl_context(
     _, task, source = context.who
     plans = list(tables.plans.values())
     # Not needed with a shard-mode: each of its tables waits for all others.
-    others = () if waits else read_target_members(session, context.who).same_task
+    others = () if waits else read_target_members(session, context.who, of_task_alone=True).same_task
     shard_counts: dict[str, int] = {}
     for plan in (*plans, *others):
         shard_counts[plan.target_name] = shard_counts.get(plan.target_name, 0) + 1

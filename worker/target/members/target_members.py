@@ -56,16 +56,20 @@ def read_target_members(
     who: SubtaskKey,
     expected: Iterable[str] = (),
     *,
+    of_task_alone: bool = False,
     is_executor: bool = False,
 ) -> TargetMembers:
     """From one consistent read. ``session``: in no transaction. ``expected``: the task's sources, recorded or not.
-    ``is_executor``: the caller runs in a Spark executor, where transforms cannot be analysed: the plans are without
-    them. Raises ``pymysql.MySQLError`` and the rules' errors."""
+    ``of_task_alone``: the records of other tasks are not read, and ``other_tasks`` is empty. ``is_executor``: the
+    caller runs in a Spark executor, where transforms cannot be analysed: the plans are without them. Raises
+    ``pymysql.MySQLError`` and the rules' errors."""
     with consistent_read(session):
-        return _read_members(session, who, expected, is_executor=is_executor)
+        return _read_members(session, who, expected, of_task_alone=of_task_alone, is_executor=is_executor)
 
 
-def _read_members(session: Session, who: SubtaskKey, expected: Iterable[str], *, is_executor: bool) -> TargetMembers:
+def _read_members(
+    session: Session, who: SubtaskKey, expected: Iterable[str], *, of_task_alone: bool, is_executor: bool
+) -> TargetMembers:
     own: Mapping[int, TablePlan] = {}
     same_task: list[TablePlan] = []
     other_tasks: list[TablePlan] = []
@@ -75,7 +79,8 @@ def _read_members(session: Session, who: SubtaskKey, expected: Iterable[str], *,
     found = rows(
         session,
         f"SELECT `task`, `source`, `dealing`, `joining`, `meta_token` FROM {quote_name(who.schema)}.`subtask` "
-        "ORDER BY `task`, `source`",
+        f"{'WHERE `task` = %s ' if of_task_alone else ''}ORDER BY `task`, `source`",
+        (who.task,) if of_task_alone else (),
     )
     for its_task, its_source, partitioning, joining, token in found:
         its = SubtaskKey(who.schema, str(its_task), str(its_source))

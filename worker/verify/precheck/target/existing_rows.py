@@ -223,7 +223,7 @@ class _Streamed:
     def _read(self) -> dict[tuple[str, str], frozenset[str]]:
         subtask, start = self._start.subtask, self._start
         try:
-            members = read_target_members(self._target, who_of(subtask))
+            members = read_target_members(self._target, who_of(subtask), of_task_alone=True)
         except pymysql.MySQLError as error:
             if errno_of(error) not in (ER.BAD_DB_ERROR, ER.NO_SUCH_TABLE):
                 raise
