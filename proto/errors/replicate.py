@@ -50,11 +50,22 @@ FENCED = _define(
     scope=Scope.INTERNAL,
     level=Level.MEDIUM,
     message="task {task}, source {source}: the records at the target are not of epoch {epoch}: a newer run has taken "
-    "over, or the target is in an older state than before; nothing of this run was committed",
+    "over; nothing of this run was committed",
     workaround="Of an earlier run that has ended by this there is nothing to do. A task that is paused by it continues "
-    "with `dmctl resume-task {task} -s {source}`; if the target has lost transactions (a fail-over to a replica, a "
-    "restored backup), it applies them again. If it repeats, another installation runs a task of this name with "
+    "with `dmctl resume-task {task} -s {source}`. If it repeats, another installation runs a task of this name with "
     "the same meta-schema, or two workers have the source: stop one of them.",
+)
+TARGET_WENT_BACK = _define(
+    40103,
+    "target-went-back",
+    scope=Scope.TARGET,
+    level=Level.MEDIUM,
+    message="task {task}, source {source}: the records at the target {host}:{port} are older than those of this run "
+    "(epoch {epoch}, at the target {recorded}), and no other run has taken over: the target has lost transactions",
+    workaround="The task continues by itself from the place that the target has, and applies again what was lost. It "
+    "follows a fail-over to a replica that lagged, or a restored backup: rows of other programs may be lost, too. When "
+    "query-status shows the task as synced, `dmctl compare {task}` shows that no row differs.",
+    retryable=True,
 )
 TARGET_LOST = _define(
     40004,

@@ -17,6 +17,7 @@ from shardmerge.worker.core.subtask_key import SubtaskKey
 from shardmerge.worker.core.table_plan import PartitionId, TablePlan
 from shardmerge.worker.replicate.lane import committer
 from shardmerge.worker.replicate.lane.target_writer import TargetWriter
+from shardmerge.worker.target.apply import target_session
 from shardmerge.worker.target.apply.cascades import ChildRows, SqlRows
 from shardmerge.worker.target.apply.target_session import ApplySettings
 from shardmerge.worker.target.records import checkpoint as checkpoints
@@ -105,6 +106,9 @@ class Lane:
         )
         self._writer.commit(batch, following)
         self._at = following
+
+    def idle(self) -> None:
+        self._writer.keep_alive(self._at)
 
 
 def _written_by(target: Database) -> dict[str, int]:
@@ -386,3 +390,19 @@ def test_many_keys_are_asked_for_in_few_statements(target: Database) -> None:
 
 def _row(key: int, value: str) -> tuple[bytes, bytes]:
     return b"%d" % key, f"'{value}'".encode()
+
+
+@pytest.mark.parametrize("lost", ["seq = seq - 1", "epoch = epoch - 1", "lane = 7"])
+def test_an_idle_lane_notices_that_its_last_commit_is_lost(
+    target: Database, monkeypatch: pytest.MonkeyPatch, lost: str
+) -> None:
+    """A fail-over to a replica that lagged: until the next change of the source nothing else would notice it."""
+    monkeypatch.setattr(target_session, "_KEEP_ALIVE_SECONDS", -1.0)
+    lane = Lane(target, PLAN)
+    lane.idle()
+    lane.update((2, "x"))
+    lane.idle()
+    target.execute(f"UPDATE dm_meta.lane_checkpoint SET {lost}")
+    with pytest.raises(ShardmergeError) as caught:
+        lane.idle()
+    assert caught.value.spec is errors.replicate.FENCED

@@ -46,6 +46,7 @@ class SubTaskRun:
     ) -> None:
         self._meta_token = meta_token
         self._resources = RunResources.open(config, update_token, host, owner)
+        self._epoch = 0
 
     def run(self, stop: StopSignal) -> Outcome:
         """Run until finished, stopped or failed; raises only programming errors."""
@@ -55,6 +56,8 @@ class SubTaskRun:
             outcome = Failed(error)
         if isinstance(outcome, Failed) and _names_missing_table(outcome.error):
             outcome = Failed(self._records_lost() or outcome.error)
+        if isinstance(outcome, Failed) and outcome.error.spec is errors.replicate.FENCED:
+            outcome = Failed(self._transactions_lost() or outcome.error)
         if isinstance(outcome, Failed):
             # What finds an error in a row or in the relay log does not know the task, which the way out names.
             config = self._resources.config
@@ -83,7 +86,7 @@ class SubTaskRun:
                 settle(target, config.meta_schema, config.task)
                 row = subtask_record.take_over(target, resources.who, acquire, self._meta_token)
                 _check_names(target, resources, rules, row)
-            epoch = row.epoch
+            self._epoch = epoch = row.epoch
             if row.starts_over:
                 if not remove_earlier_rows(resources, target, rules, epoch, row, stop):
                     return Stopped()
@@ -93,6 +96,7 @@ class SubTaskRun:
             elif row.is_before_copy:
                 row = _read_again(resources, target, row, acquire)
                 epoch = row.epoch
+            self._epoch = epoch
             phase = row.phase
             if phase is Phase.FINISHED:
                 outcome = finished_outcome(resources, target, epoch)
@@ -149,6 +153,27 @@ class SubTaskRun:
                 task=who.task, source=who.source, host=host, port=port, schema=who.schema, missing=", ".join(missing)
             )
         return now
+
+    def _transactions_lost(self) -> ShardmergeError | None:
+        """The error of a target that lacks what this run has written: its records have no newer epoch, and no two runs
+        have the same one (:func:`subtask_record.take_over`). None: another run has taken over, or the target does not
+        answer."""
+        resources = self._resources
+        try:
+            with resources.at_target() as target:
+                row = subtask_record.find_row(target, resources.who)
+        except ShardmergeError:
+            return None
+        if row is None or row.epoch > self._epoch:
+            return None
+        return errors.replicate.TARGET_WENT_BACK(
+            task=resources.who.task,
+            source=resources.who.source,
+            host=resources.config.target.host,
+            port=resources.config.target.port,
+            epoch=self._epoch,
+            recorded=row.epoch,
+        )
 
     def _records_lost(self) -> ShardmergeError | None:
         """The error of records that were dropped during the run; None: they are there, or the target does not

@@ -165,8 +165,8 @@ class BlockApplier:
         self._read_held()  # also those of tables that have joined
 
     def keep_alive(self) -> None:
-        """Call it while there is nothing to commit: keeps the target from closing the idle connection."""
-        self._writer.keep_alive()
+        """As :meth:`TargetWriter.keep_alive`."""
+        self._writer.keep_alive(self._committed)
 
     def close(self) -> None:
         self._writer.close()

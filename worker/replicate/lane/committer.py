@@ -71,6 +71,15 @@ class Committer:
         finally:
             send(session, b"ROLLBACK")
 
+    def check_committed(self, seq: int) -> None:
+        """Check that the lane's last commit, number ``seq``, is at the target. Raises FENCED and
+        ``pymysql.MySQLError``."""
+        settings = self._settings
+        if not checkpoints.is_committed(
+            self._target.connected(), settings.who, self._lane, self._epoch, seq, settings.stream
+        ):
+            raise self.fenced()
+
     def fenced(self) -> ShardmergeError:
         """The error of a lane that another epoch has replaced."""
         return errors.replicate.FENCED(task=self._settings.task, source=self._settings.source, epoch=self._epoch)

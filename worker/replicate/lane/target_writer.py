@@ -112,9 +112,10 @@ class TargetWriter:
         where = f"while changes up to {following.position} were written"
         return error if plan is None else missing_error(plan, self._settings.task, where)
 
-    def keep_alive(self) -> None:
-        """Call it while there is nothing to commit: keeps the target from closing the idle connection."""
-        self._target.keep_alive()
+    def keep_alive(self, committed: Checkpoint) -> None:
+        """Call it while there is nothing to commit: keeps the target from closing the idle connection. Raises FENCED if
+        the target does not have ``committed``, the last checkpoint: it may have lost it, with rows."""
+        self._target.keep_alive(lambda: self._committer.check_committed(committed.seq))
 
     def close(self) -> None:
         self._target.close()

@@ -110,11 +110,12 @@ class TargetSession:
         except pymysql.MySQLError as error:
             raise to_coded(error, self._settings.target, Side.TARGET, "target") from error
 
-    def keep_alive(self) -> None:
-        """To be called while there is nothing to commit: keeps the target from closing the connection."""
+    def keep_alive(self, look: Callable[[], object]) -> None:
+        """To be called while there is nothing to commit: ``look``, which reads from the target, keeps it from closing
+        the connection."""
         if self._session is not None and time.monotonic() - self._used_at > _KEEP_ALIVE_SECONDS:
             self._used_at = time.monotonic()
-            self.retrying(lambda: send(self.connected(), b"SELECT 1"))
+            self.retrying(look)
 
     def close(self) -> None:
         if self._session is not None:

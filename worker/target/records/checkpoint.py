@@ -97,6 +97,14 @@ def read_locked(
     return found
 
 
+def is_committed(
+    connection: Session, who: SubtaskKey, lane: int, epoch: int, seq: int, stream: Stream = Stream.MAIN
+) -> bool:
+    """Whether commit ``seq`` is the last one of the lane at the target."""
+    found = subtask_rows.select(connection, who, stream.table, "`epoch`, `seq`", f"AND `lane` = {lane}")
+    return [tuple(map(int, row)) for row in found] == [(epoch, seq)]
+
+
 def insert(
     connection: Session,
     who: SubtaskKey,
