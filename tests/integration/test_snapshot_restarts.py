@@ -18,6 +18,7 @@ from shardmerge.proto import failpoints as product_hooks
 from shardmerge.worker.core.position import RelayOffset, SourcePosition
 from shardmerge.worker.core.stop_signal import StopSignal
 from shardmerge.worker.core.task_runner import TaskBody, TaskFailed, TaskOutcome
+from shardmerge.worker.snapshot import chunk_planner
 from shardmerge.worker.snapshot.reader.chunk_reader import ReaderSpec, read_chunks
 from shardmerge.worker.snapshot.reader.worker_link import GrpcWorkerClient, Located
 from shardmerge.worker.unit.contract import Failed, Finished, Stopped
@@ -126,6 +127,83 @@ def _held_from(hooks: Hooks, moment: str, number: int) -> Callable[[str], None]:
         reach(at)
 
     return counting
+
+
+class _Moments:
+    """The target's rows and chunk records of one moment, which take the place of later ones: to the task that is what a
+    fail-over does to a replica that lagged."""
+
+    _TABLES = (("merged.t", "kept.t"), (f"{META}.snapshot_chunk", "kept.chunks"))
+
+    def __init__(self, target: Database) -> None:
+        self._target = target
+        target.execute("CREATE DATABASE kept")
+
+    def keep(self) -> None:
+        self._target.execute(*(f"CREATE TABLE {kept} LIKE {table}" for table, kept in self._TABLES))
+        self._alone(*(f"INSERT INTO {kept} SELECT * FROM {table}" for table, kept in self._TABLES))
+
+    def go_back(self) -> None:
+        self._alone(
+            *(
+                text
+                for table, kept in self._TABLES
+                for text in (f"DELETE FROM {table}", f"INSERT INTO {table} SELECT * FROM {kept}")
+            )
+        )
+
+    def _alone(self, *statements: str) -> None:
+        """In one transaction, between those of the readers: each locks the record of its chunk first."""
+        session = self._target.connect()
+        with session, session.cursor() as cursor:
+            cursor.execute("START TRANSACTION")
+            cursor.execute(f"SELECT COUNT(*) FROM (SELECT number FROM {META}.snapshot_chunk FOR UPDATE) c")
+            for statement in statements:
+                cursor.execute(statement)
+            cursor.execute("COMMIT")
+
+
+@pytest.mark.parametrize("kept_at", [2, 5])
+def test_a_target_that_lost_transactions_gets_every_chunk(
+    source: Database, target: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept_at: int
+) -> None:
+    """Records of planned and loaded chunks are lost with their rows while further chunks are planned."""
+    shards = prepared(source)
+    monkeypatch.setattr(chunk_planner, "_BATCH_CHUNKS", 4)
+    moments, arrivals, reach = _Moments(target), itertools.count(1), product_hooks.hit
+
+    def hit(at: str) -> None:
+        if at == "snapshot.planned":
+            number = next(arrivals)
+            if number == kept_at:
+                moments.keep()
+            elif number == kept_at + 3:
+                until(lambda: len(loaded_chunks(target)) >= 4 * kept_at + 2, "chunks that will be lost are loaded")
+                moments.go_back()
+        reach(at)
+
+    with Rig(source, target, tmp_path, merging(target, threads=2, chunk_rows=20)) as rig:
+        with monkeypatch.context() as patch:
+            patch.setattr("shardmerge.proto.failpoints.hit", hit)
+            outcome = rig.unit().run(StopSignal())
+        assert isinstance(outcome, Failed)
+        assert outcome.error.spec in (errors.replicate.FENCED, errors.snapshot.CHUNK_FORGOTTEN), outcome
+        assert count_rows(target, "merged.t") < 6000
+        assert rig.unit().run(StopSignal()) == Finished()
+    assert_merged(source, target, shards)
+
+
+def test_a_copy_does_not_continue_around_a_chunk_without_a_record(
+    source: Database, target: Database, tmp_path: Path
+) -> None:
+    prepared(source)
+    with Rig(source, target, tmp_path, merging(target, threads=2, chunk_rows=100)) as rig:
+        assert rig.unit().run(StopSignal()) == Finished()
+        target.execute(f"DELETE FROM {META}.snapshot_chunk WHERE shard = 1 AND number = 3")
+        outcome = rig.unit().run(StopSignal())
+        assert isinstance(outcome, Failed)
+        assert outcome.error.spec is errors.replicate.RECORDS_LOST
+        assert "that of chunk 3 of `shard_1`.`t_2`" in outcome.error.message
 
 
 class _NoSpark(Threads):

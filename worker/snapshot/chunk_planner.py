@@ -196,7 +196,7 @@ class ChunkPlanner(threading.Thread):
     def _publish(self, target: Session, plan: TablePlan, batch: Sequence[Chunk]) -> None:
         failpoints.hit("snapshot.planning")
         with coded_errors(self._target_endpoint, Side.TARGET, "target"):
-            self._store.add_chunks(target, plan.shard, batch)
+            self._store.add_chunks(target, plan.shard, batch, self._last.get(plan.shard))
         self._last[plan.shard] = batch[-1]
         self._progress.planned(plan.shard, len(batch), complete=batch[-1].is_last)
         self._dispenser.add(PlannedChunk(plan, chunk) for chunk in batch)

@@ -51,6 +51,19 @@ def divided_chunks(stored: Sequence[StoredChunk], bounds: Mapping[int, Sequence[
     return found
 
 
+def missing_chunk(stored: Sequence[StoredChunk]) -> tuple[int, int] | None:
+    """The first chunk, by shard and number, that is not among ``stored``, ordered by these, although a later one of its
+    table is; None: there is none. Pure."""
+    before: StoredChunk | None = None
+    for item in stored:
+        if before is None or before.shard != item.shard:
+            before = StoredChunk(item.shard, Chunk(-1, (), ()), None)
+        if item.chunk.number != before.chunk.number + 1 or item.chunk.lower != before.chunk.upper:
+            return item.shard, before.chunk.number + 1
+        before = item
+    return None
+
+
 @dataclass(frozen=True, slots=True)
 class TableReport:
     """Totals of a source table's loaded chunks. ``bytes``: of SQL; ``seconds``: of its readers' work, added up."""

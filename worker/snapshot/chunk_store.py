@@ -131,11 +131,21 @@ class SnapshotStore:
                 ) in cursor.fetchall()
             )
 
-    def add_chunks(self, session: Session, shard: int, chunks: Sequence[Chunk]) -> None:
-        """Record planned chunks of one table. One transaction."""
+    def add_chunks(self, session: Session, shard: int, chunks: Sequence[Chunk], after: Chunk | None) -> None:
+        """Record planned chunks of one table. One transaction, which may be repeated: records after ``after``, the last
+        one that is known to be recorded (None: none is), were not used. Raises FENCED also if the target does not have
+        ``after``: it has lost transactions, and with a later chunk the table would have a gap."""
+        last = -1 if after is None else after.number
         session.begin()
         try:
             self.fence(session)
+            if after is not None and not subtask_rows.select(
+                session, self.who, "snapshot_chunk", "1", "AND `shard` = %s AND `number` = %s", (shard, last)
+            ):
+                raise errors.replicate.FENCED(task=self.task, source=self.source, epoch=self.epoch)
+            subtask_rows.delete(
+                session, self.who, "snapshot_chunk", "AND `shard` = %s AND `number` > %s", (shard, last)
+            )
             with session.cursor() as cursor:
                 for start in range(0, len(chunks), _ROWS_PER_INSERT):
                     cursor.executemany(

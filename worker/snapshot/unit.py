@@ -27,7 +27,7 @@ from shardmerge.worker.relay.model import Statement
 from shardmerge.worker.rules.table_scope import TableScope
 from shardmerge.worker.snapshot.chunk_key import chunk_key
 from shardmerge.worker.snapshot.chunk_planner import ChunkPlanner, wanted_rows, with_smaller_chunks
-from shardmerge.worker.snapshot.chunk_records import StoredChunk
+from shardmerge.worker.snapshot.chunk_records import StoredChunk, missing_chunk
 from shardmerge.worker.snapshot.chunk_store import SnapshotStore
 from shardmerge.worker.snapshot.chunks import rows_per_chunk
 from shardmerge.worker.snapshot.dispenser import Dispenser, PlannedChunk
@@ -278,9 +278,22 @@ class SnapshotUnit:
         return self._read_chunks(target)
 
     def _read_chunks(self, target: Session) -> list[StoredChunk]:
-        """The chunks of this unit's tables: another unit may have copied other tables of the subtask."""
-        mine = {plan.shard for plan in self._plans}
-        return [item for item in self._store.read_chunks(target) if item.shard in mine]
+        """The chunks of this unit's tables: another unit may have copied other tables of the subtask. Raises
+        RECORDS_LOST and ``pymysql.MySQLError``."""
+        mine = {plan.shard: plan for plan in self._plans}
+        found = [item for item in self._store.read_chunks(target) if item.shard in mine]
+        missing = missing_chunk(found)
+        if missing is not None:
+            endpoint, config = self._context.target_endpoint, self._context.config
+            raise errors.replicate.RECORDS_LOST(
+                task=config.task,
+                source=self._source_id,
+                host=endpoint.host,
+                port=endpoint.port,
+                schema=config.meta_schema,
+                missing=f"that of chunk {missing[1]} of {mine[missing[0]].table.full_name}",
+            )
+        return found
 
     def _source_session(self, stop: StopSignal) -> AbstractContextManager[Session]:
         return cancellable_session(stop, self._context.source_endpoint, Side.SOURCE, name=self._source_id)

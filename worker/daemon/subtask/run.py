@@ -32,6 +32,8 @@ from shardmerge.worker.target.renames.rename_target import settle
 from shardmerge.worker.target.renames.target_renames import RenameState
 from shardmerge.worker.unit.contract import Failed, Finished, Outcome, Stopped
 
+_RECORDS_DIFFER = (errors.replicate.FENCED, errors.snapshot.CHUNK_FORGOTTEN)
+
 
 class SubTaskRun:
     """One run of a subtask; used by one thread."""
@@ -56,7 +58,7 @@ class SubTaskRun:
             outcome = Failed(error)
         if isinstance(outcome, Failed) and _names_missing_table(outcome.error):
             outcome = Failed(self._records_lost() or outcome.error)
-        if isinstance(outcome, Failed) and outcome.error.spec is errors.replicate.FENCED:
+        if isinstance(outcome, Failed) and outcome.error.spec in _RECORDS_DIFFER:
             outcome = Failed(self._transactions_lost() or outcome.error)
         if isinstance(outcome, Failed):
             # What finds an error in a row or in the relay log does not know the task, which the way out names.

@@ -8,7 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shardmerge.worker.core.position import SourcePosition
-from shardmerge.worker.snapshot.chunk_records import ChunkResult, HighWatermark, StoredChunk, divided_chunks
+from shardmerge.worker.snapshot.chunk_records import (
+    ChunkResult,
+    HighWatermark,
+    StoredChunk,
+    divided_chunks,
+    missing_chunk,
+)
 from shardmerge.worker.snapshot.chunks import Bound, cut
 
 
@@ -45,3 +51,17 @@ def test_the_chunks_cover_the_same_keys_in_their_order(widths: list[int], loaded
     wanted = {bound for item in stored if item.loaded is None for bound in bounds.get(item.chunk.number, ())}
     assert planned == wanted | {item.chunk.upper for item in stored if item.loaded is None}
     assert {item.shard for item in found} == {3}
+
+
+@given(st.lists(st.integers(1, 4), min_size=1, max_size=3), st.data())
+def test_a_chunk_without_a_record_before_one_with_is_missing(sizes: list[int], data: st.DataObject) -> None:
+    stored = [
+        StoredChunk(shard, chunk, None)
+        for shard, size in enumerate(sizes)
+        for chunk in list(cut([_bound(key) for key in range(size)]))[:size]
+    ]
+    assert missing_chunk(stored) is None
+    lost = data.draw(st.sampled_from(stored))
+    kept = [item for item in stored if item is not lost]
+    later = [item for item in kept if item.shard == lost.shard and item.chunk.number > lost.chunk.number]
+    assert missing_chunk(kept) == ((lost.shard, lost.chunk.number) if later else None)
