@@ -41,7 +41,7 @@ from shardmerge.worker.ddl.execute.run_once import (
     subject_of,
     wait_for_indexes,
 )
-from shardmerge.worker.ddl.locks.added_again import dropped_by_all
+from shardmerge.worker.ddl.locks.added_again import dropped_after_release, dropped_by_all
 from shardmerge.worker.ddl.locks.ended_conflicts import EndedConflict, EndedConflicts
 from shardmerge.worker.ddl.locks.lock_client import Lock, LockClient
 from shardmerge.worker.ddl.locks.lock_inputs import LockInputs, LockInputsReader
@@ -269,7 +269,7 @@ class LockAgent:
             # Those of former statements are not kept: in a long run each shard table has hundreds.
             self._parked_statements = {one.parked: one for one in waits.values()}
             if late := self._unlocks.late(session, seen, waits):
-                self._release(session, late, "an operator has let the others go on without these tables")
+                self._release(session, seen, late, "an operator has let the others go on without these tables")
                 return NextPass.AT_ONCE
             asked = [one for one in waits.values() if one.contradicts and not one.parked.released]
             only_waiting = self._only_waiting(session, seen, asked, tracker, stop)
@@ -294,7 +294,8 @@ class LockAgent:
                     case Release(freed=freed):
                         numbers = [item.parked.number for item in freed]
                         also = self._unlocks.records_of_release(session, seen, lock, numbers)
-                        self._release(session, {item.parked: item.tracked for item in freed}, lock.statement, also=also)
+                        released = {item.parked: item.tracked for item in freed}
+                        self._release(session, seen, released, lock.statement, also=also)
                         return NextPass.AT_ONCE
                     case None:
                         pass
@@ -415,10 +416,12 @@ class LockAgent:
             finish_computed(session, who, target, STRICT, stop)
             if stop.is_set or (join := self._ended.join_again(ended, tracker)) is None:
                 return False
-            self._take_join(session, ended, join, stop)
+            self._take_join(session, seen, ended, join, stop)
             return not stop.is_set
 
-    def _take_join(self, session: Session, ended: EndedConflict, join: TargetJoin, stop: StopSignal) -> None:
+    def _take_join(
+        self, session: Session, seen: LockInputs, ended: EndedConflict, join: TargetJoin, stop: StopSignal
+    ) -> None:
         """The target becomes ``join``, and the table is released."""
         context, target = self._context, ended.plan.target
         schema, task, _ = context.who
@@ -438,7 +441,7 @@ class LockAgent:
             ddl_progress.delete_begun(inner, context.who, subject)
 
         reason = "its conflict has ended"
-        self._release(session, {replace(ended.parked, skips=ended.skips): ended.tracked}, reason, also=also)
+        self._release(session, seen, {replace(ended.parked, skips=ended.skips): ended.tracked}, reason, also=also)
 
     def _publish(self, seen: LockInputs, members: Sequence[Member]) -> None:
         """Publish in etcd what has changed since the last time."""
@@ -492,7 +495,7 @@ class LockAgent:
         if not freed:
             return False
         done = [one for one in overrides.values() if one.parked in freed]
-        self._release(session, freed, "an operator's override", done)
+        self._release(session, seen, freed, "an operator's override", done)
         return True
 
     def _fits(self, session: Session, seen: LockInputs, target: TargetTable, after: Mapping[int, Tracked]) -> bool:
@@ -569,6 +572,7 @@ class LockAgent:
     def _release(
         self,
         session: Session,
+        seen: LockInputs,
         freed: Mapping[Parked, Tracked],
         reason: str,
         overrides: Sequence[OverriddenStatement] = (),
@@ -585,21 +589,20 @@ class LockAgent:
             for item in freed
         }
         tables = {item.number: tracked.table for item, tracked in freed.items()}
-        schema, task, source = context.who
+        schema, task, _ = context.who
         passed = _passed(unlocked_statements.read(session, context.who), freed)
-        gone = dropped_columns.read(session, schema, task) if any(item.why for item in freed) else {}
-        left: dict[tuple[str, int], frozenset[str]] = {}
-        for number, table in tables.items():
-            columns = gone.get((source, number), frozenset())
-            if back := columns.intersection(column.name.lower() for column in table.columns):
-                left[source, number] = columns - back
+        dropped: Mapping[dropped_columns.Member, frozenset[str]] = {}
+        if self._is_optimistic:
+            dropped = dropped_after_release(
+                session, context.who, [(seen.plans[number], tables[number]) for number in tables]
+            )
 
         def record(inner: Session) -> None:
             parked_tables.write(inner, context.who, released)
             ddl_progress.write_creations(
                 inner, context.who, {item.number: tracked.creation for item, tracked in freed.items()}
             )
-            dropped_columns.write(inner, schema, task, left)
+            dropped_columns.write(inner, schema, task, dropped)
             unlocked_statements.delete(inner, context.who, passed)
             for one in overrides:
                 one.finish(inner, context)
