@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from shardmerge.proto import config_pb2, failpoints
 from shardmerge.proto.log import get_logger
@@ -26,6 +27,15 @@ from shardmerge.worker.unit.run_context import who_of
 log = get_logger()
 
 
+class Coming(NamedTuple):
+    """``joining``: the tables that have to join now; ``tables``: all recorded structures; ``update_waits``: the update
+    begins once these tables have joined."""
+
+    joining: Joining | None
+    tables: tuple[Table, ...]
+    update_waits: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class TaskUpdate:
     """The update that one run of the subtask may have to begin. ``token``: if it differs from the recorded one, the
@@ -39,11 +49,11 @@ class TaskUpdate:
     source_endpoint: Endpoint
     target_endpoint: Endpoint
 
-    def joining(
+    def coming(
         self, source: Session, target: Session, row: SubTaskRow, partitioning: Partitioning, tables: tuple[Table, ...]
-    ) -> tuple[Joining | None, tuple[Table, ...]]:
-        """The tables that have to join now, and all recorded structures; begins an update that has not begun.
-        ``partitioning``: includes the parked tables.
+    ) -> Coming:
+        """The tables that have to join; begins an update that has not begun. ``partitioning``: includes the parked
+        tables.
 
         Updates run one after the other: tables that an earlier one began to copy join first, except those that the
         rules now treat differently. Raises UPDATE_REMAPS, FENCED, the rules' errors and coded errors of the servers.
@@ -56,9 +66,9 @@ class TaskUpdate:
                 with coded_errors(self.target_endpoint, Side.TARGET, "target"):
                     drop_joining(target, who_of(self.config), self.epoch, joining, left)
             if left is not None:
-                return left, tables
-        if not self.token or self.token == row.update_token:
-            return None, tables
+                return Coming(left, tables, self.token not in ("", row.update_token))
+        if self.token in ("", row.update_token):
+            return Coming(None, tables)
         return self._begin(source, target, partitioning, tables)
 
     def still_parked(
@@ -84,9 +94,7 @@ class TaskUpdate:
                 subtask_record.record_statement(target, who, self.epoch, {}, {}, leave)
         return left
 
-    def _begin(
-        self, source: Session, target: Session, partitioning: Partitioning, tables: tuple[Table, ...]
-    ) -> tuple[Joining | None, tuple[Table, ...]]:
+    def _begin(self, source: Session, target: Session, partitioning: Partitioning, tables: tuple[Table, ...]) -> Coming:
         source_id = self.config.source_id
         with coded_errors(self.source_endpoint, Side.SOURCE, source_id):
             start = current_position(source, server_info(source))
@@ -133,4 +141,4 @@ class TaskUpdate:
             position=str(start),
         )
         failpoints.hit("update.begun")
-        return joining, (*tables, *new.values())
+        return Coming(joining, (*tables, *new.values()))

@@ -48,6 +48,7 @@ _LOOK_SECONDS = 0.1
 _JOIN_LOOK_SECONDS = 0.02
 """While tables join: their rows wait for the end of it."""
 _BACKOFF = Backoff(1.0, 60.0)
+_UPDATE_WAITS = "a further update begins when these tables have joined"
 _ENDS_WHEN_WHOLE = "task-mode full: ends when the tables whose copy a statement has interrupted are complete"
 
 
@@ -154,12 +155,15 @@ class JoiningUnit:
         table_source: TableSource,
         *,
         ends_when_whole: bool = False,
+        ends_when_joined: bool = False,
         end: SubtaskEnd | None = None,
     ) -> None:
         """``main``: the subtask's own lanes; ``driver``: theirs; ``alignment``: shared by both streams; ``join``: the
         tables that join first; ``ends_when_whole``: finish as soon as the own lanes have all tables at one place;
-        ``end``: finish when all tables are there."""
+        ``ends_when_joined``: as soon as the tables of ``join`` have joined, because an update waits for them; ``end``:
+        finish when all tables are there."""
         self._end = end
+        self._ends_when_joined = ends_when_joined
         self._ends_when_whole = ends_when_whole
         self._table_source = table_source
         self._context = context
@@ -181,7 +185,8 @@ class JoiningUnit:
                     self._join = pending
                     self._table_source.confirm_taken(pending)
                 if self._join is not None:
-                    self._bring_in(self._join, own)
+                    if self._bring_in(self._join, own) and self._ends_when_joined:
+                        return Finished()
                 elif self._ends_when_whole and self._is_whole_at_one_place(own):
                     return Finished()
             outcome = own.outcome()
@@ -235,8 +240,8 @@ class JoiningUnit:
             break
         return False
 
-    def _bring_in(self, join: TableJoin, own: _Running) -> None:
-        """Run the join until the tables have joined, or the subtask's own lanes have ended. Raises errors of the
+    def _bring_in(self, join: TableJoin, own: _Running) -> bool:
+        """Run the join until the tables have joined, or the subtask's own lanes have ended: False. Raises errors of the
         adoption."""
         failures = 0
         while not own.is_over:
@@ -248,7 +253,7 @@ class JoiningUnit:
                         failpoints.hit("join.near")
                         if self._align(join, own, joining):
                             self._join = None
-                            return
+                            return True
             finally:
                 joining.stop.set()
                 outcome = joining.outcome()
@@ -259,12 +264,13 @@ class JoiningUnit:
                 case Finished():  # at the end of the subtask, before the own lanes
                     while not own.wait(_LOOK_SECONDS):
                         pass
-                    return
+                    return False
                 case _:
-                    return
+                    return False
             if self._wait_for_retry(own):
-                return
+                return False
             self._error = self._retry_at = None
+        return False
 
     def _record_failure(self, error: ShardmergeError, failures: int, join: TableJoin) -> None:
         error = error.completed(task=self._context.config.task, source=self._context.config.source_id)
@@ -439,7 +445,9 @@ class JoiningUnit:
         end = _ENDS_WHEN_WHOLE if self._ends_when_whole else ""
         if self._own_ended and self._end is not None:
             end = f"all lanes are at the end, {self._end.shown}; other tables are not there yet"
-        return "; ".join(phrase for phrase in (self._main.activity(), self._table_source.activity(), end) if phrase)
+        waits = _UPDATE_WAITS if self._ends_when_joined else ""
+        parts = (self._main.activity(), self._table_source.activity(), waits, end)
+        return "; ".join(phrase for phrase in parts if phrase)
 
     def join_status(self) -> worker_pb2.JoinStatus | None:
         """The status of the joining tables; None when none are joining."""

@@ -39,7 +39,7 @@ from shardmerge.worker.replicate.join.stream_state import excluded_tables, known
 from shardmerge.worker.replicate.join.subtask_end import SubtaskEnd
 from shardmerge.worker.replicate.join.table_changes import check_transform_filters
 from shardmerge.worker.replicate.join.table_join import SharedByJoins, TableJoin, locate_copies
-from shardmerge.worker.replicate.join.task_update import TaskUpdate
+from shardmerge.worker.replicate.join.task_update import Coming, TaskUpdate
 from shardmerge.worker.replicate.join.unit import JoiningUnit
 from shardmerge.worker.replicate.unit import ReplicateUnit, StartState, translate_checkpoints
 from shardmerge.worker.rules import Rules
@@ -62,9 +62,10 @@ from shardmerge.worker.unit.run_context import RunContext
 
 def replicate(
     resources: RunResources, rules: Rules, epoch: int, row: SubTaskRow, stop_search: StopSearch, stop: StopSignal
-) -> Outcome:
+) -> Outcome | None:
     """Replicate until the stop, a failure, or until every lane is at the configured end. With task-mode full that is as
-    soon as all tables are complete: statements have interrupted the copies of some."""
+    soon as all tables are complete: statements have interrupted the copies of some. None: tables of an earlier update
+    have joined, and it has to begin again with the one that waited for them."""
     state = _RecordedState.read(resources, rules, epoch, row)
     resources.host.relay.ensure_from(state.lowest())
     state.check_read(resources.host.relay)
@@ -83,6 +84,8 @@ def replicate(
             outcome = resources.run_unit(main.lanes, stop)
     if not isinstance(outcome, Finished):
         return outcome
+    if state.coming.update_waits:
+        return None
     if full:
         return finish_full(resources, epoch, main.driver.tables.plans_in_order, stop)
     return finish_at_stop(resources, epoch, stop_search)
@@ -219,7 +222,15 @@ def _run_with_joins(
         table_source = ReleasedTables(context, by_joins, queue, agent, rest, again)
         full = resources.config.mode == config_pb2.TASK_MODE_FULL
         unit = JoiningUnit(
-            context, main.lanes, main.driver, main.alignment, join, table_source, ends_when_whole=full, end=end
+            context,
+            main.lanes,
+            main.driver,
+            main.alignment,
+            join,
+            table_source,
+            ends_when_whole=full,
+            ends_when_joined=state.coming.update_waits,
+            end=end,
         )
         return resources.run_unit(unit, stop)
 
@@ -228,7 +239,7 @@ def _run_with_joins(
 class _RecordedState:
     """The subtask's recorded state at the target, and the plans that this run makes of its tables.
 
-    ``partitioning``: of the previous run's lanes, None at the first run. ``joining``: the tables that join them.
+    ``partitioning``: of the previous run's lanes, None at the first run. ``coming``: the tables that join them.
     ``parked``: the tables that are parked at a statement. ``interrupted``: those that are copied in part. ``plans``: of
     the lanes' own tables; ``others``: the tables that the lanes do not apply, with their numbers. ``named``: those of
     them whose names have changed. ``cascades``: the foreign keys whose effect on rows the lanes derive.
@@ -237,13 +248,17 @@ class _RecordedState:
     checkpoints: tuple[Checkpoint, ...]
     partitioning: Partitioning | None
     tables: tuple[Table, ...]
-    joining: Joining | None
+    coming: Coming
     parked: Mapping[int, Parked]
     interrupted: Mapping[int, InterruptedCopy]
     others: Mapping[TableName, int]
     named: tuple[AwayName, ...]
     plans: tuple[TablePlan, ...]
     cascades: CascadeKeys
+
+    @property
+    def joining(self) -> Joining | None:
+        return self.coming.joining
 
     @staticmethod
     def read(resources: RunResources, rules: Rules, epoch: int, row: SubTaskRow) -> _RecordedState:
@@ -259,11 +274,12 @@ class _RecordedState:
                 tables = subtask_record.read_tables(target, resources.who)
                 parked = parked_tables.read(target, resources.who)
                 interrupted = interrupted_copies.read(target, resources.who)
-            joining = None
+            coming = Coming(None, tables)
             if partitioning is not None:
                 update = _update(resources, rules, epoch)
-                joining, tables = update.joining(source, target, row, partitioning.with_tables(parked), tables)
-                parked = update.still_parked(target, partitioning, tables, parked)
+                coming = update.coming(source, target, row, partitioning.with_tables(parked), tables)
+                parked = update.still_parked(target, partitioning, coming.tables, parked)
+            joining, tables = coming.joining, coming.tables
             with resources.coded_target_errors():
                 # A missing target table must fit the next rows, whatever structure the source has by now.
                 creations = ddl_records.read_creations(target, resources.who)
@@ -286,7 +302,7 @@ class _RecordedState:
                 check_together(resources, cascades, tables, away, joining.numbers if joining else (), creations)
             else:
                 cascades = first_cascades(resources, plans, creations)
-        return _RecordedState(found, partitioning, tables, joining, parked, interrupted, others, named, plans, cascades)
+        return _RecordedState(found, partitioning, tables, coming, parked, interrupted, others, named, plans, cascades)
 
     def check_read(self, relay: Relay) -> None:
         """In another relay log than the one that the lanes have read, their positions must mean the same place. Raises
