@@ -530,10 +530,13 @@ class LockAgent:
         if override is not None:
             run_override(context, session, override, stop, self._set_activity)
             after = {item.parked.number: item.tracked for item in here if not item.parked.released}
-            if stop.is_set or not self._fits(session, seen, target, after):
+            fits = not stop.is_set and self._fits(session, seen, target, after)
+            if fits:
+                self._record_run(session, seen, lock, override)
+                return True
+            if stop.is_set or override.override.texts:
                 return False
-            self._record_run(session, seen, lock, override)
-            return True
+            # A skip that was meant for its table alone: the other tables wait for the statement.
         outcome = self._runner.run(lock, same, lambda own: self._record_run(own, seen, lock, None), stop, runs=runs)
         if outcome.unreached:
             log.warning(

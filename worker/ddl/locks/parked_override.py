@@ -2,7 +2,8 @@
 
 ``skip`` and ``replace`` release a parked table on its own: the operator's statements run at the target, and the table
 resumes with the structure that it has at the source. The statement that the owner of an executing lock runs is replaced
-for the whole lock. The statements of ``inject`` run at once, and the table stays parked.
+for the whole lock; a skip replaces it only if the target fits without it. The statements of ``inject`` run at once, and
+the table stays parked.
 """
 
 from __future__ import annotations

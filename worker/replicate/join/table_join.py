@@ -44,7 +44,7 @@ from shardmerge.worker.target.records.history import interrupted_copies
 from shardmerge.worker.target.records.history.interrupted_copies import InterruptedCopy
 from shardmerge.worker.target.records.joining_tables import Joining
 from shardmerge.worker.target.tables.deferred_index import Defer
-from shardmerge.worker.target.tables.make_targets import make_plans, recorded_plans
+from shardmerge.worker.target.tables.make_targets import make_plans, unchecked_plans
 from shardmerge.worker.unit.contract import Failed, Finished, Outcome, ProcessUnit, Stopped
 from shardmerge.worker.unit.run_context import RunContext
 
@@ -377,7 +377,8 @@ def joining_plans(
     context: RunContext, numbers: frozenset[int], one_lane: frozenset[str] = frozenset(), *, loads: bool = False
 ) -> tuple[TablePlan, ...]:
     """The plans of these tables, by number; every target table is created or checked. ``loads``: their load begins, for
-    which indexes of existing tables may be dropped. Raises what :func:`make_plans` raises."""
+    which indexes of existing tables may be dropped. ``one_lane``: see :func:`unchecked_plans`. Raises what
+    :func:`make_plans` raises."""
     config = context.config
     defer = Defer.of(config.load)
     if defer is Defer.EMPTY and not loads:
@@ -392,8 +393,8 @@ def joining_plans(
             begun = ddl_progress.has_begun_statement(target, context.who)
             creations = ddl_progress.read_creations(target, context.who, numbers)
         if begun:
-            # The target may already have the structure after the statement: it is checked when the statement is done.
-            return recorded_plans(context.rules, source_id, context.tables, numbers, one_lane)
+            with coded_errors(context.target_endpoint, Side.TARGET, "target"):
+                return unchecked_plans(context.rules, source_id, context.tables, target, numbers, one_lane)
         return make_plans(
             context.rules,
             source_id,

@@ -21,7 +21,7 @@ from shardmerge.worker.core.table import Table
 from shardmerge.worker.core.table_plan import TablePlan
 from shardmerge.worker.rules import Rules, check_partitions
 from shardmerge.worker.target.tables.deferred_index import Defer
-from shardmerge.worker.target.tables.target_table import MergedRows, TargetFacts, ensure_target
+from shardmerge.worker.target.tables.target_table import MergedRows, TargetFacts, ensure_target, needs_one_lane
 
 log = get_logger()
 
@@ -82,6 +82,26 @@ def recorded_plans(
     """As :func:`plans_for`, with the targets' recorded facts (which use ``one_lane``). Needs no server."""
     made = plans_for(rules, source_id, tables, shards)
     return tuple(replace(plan, one_lane=plan.target_name in one_lane) for plan in made)
+
+
+def unchecked_plans(
+    rules: Rules,
+    source_id: str,
+    tables: tuple[Table, ...],
+    target: Session,
+    shards: frozenset[int],
+    one_lane: frozenset[str],
+) -> tuple[TablePlan, ...]:
+    """As :func:`make_plans` while a statement has begun: its targets may have the structure before or after it, so they
+    are not checked. ``one_lane``: names of targets that have one lane in any case. Raises ``pymysql.MySQLError`` and
+    the rules' errors."""
+    made: list[TablePlan] = []
+    plans = plans_for(rules, source_id, tables, shards)
+    for _, group in groupby(sorted(plans, key=lambda plan: plan.target_name), key=lambda plan: plan.target_name):
+        same = list(group)
+        alone = same[0].target_name in one_lane or needs_one_lane(target, same)
+        made.extend(replace(plan, one_lane=alone) for plan in same)
+    return tuple(sorted(made, key=lambda plan: plan.shard))
 
 
 def make_plans(

@@ -183,6 +183,20 @@ def check_existing_target(target: Session, plans: Sequence[TablePlan]) -> Target
     return None if found is None else _check(target, plans, found, created=False)
 
 
+def needs_one_lane(target: Session, plans: Sequence[TablePlan]) -> bool:
+    """Whether one lane must apply all changes of the target of ``plans``, whose structure may be that before or after a
+    statement of the task: without a check of it. Raises ``pymysql.MySQLError``."""
+    if any(plan.one_lane for plan in plans):
+        return True
+    found = find_target(target, plans[0])
+    if found is None:
+        return False
+    names = {column.name.lower() for column in found.columns}
+    if any(plan.columns[index].target_name.lower() not in names for plan in plans for index in plan.source_key):
+        return True
+    return _facts(plans, found, created=False).one_lane or _forbids_overlaps(target, found)
+
+
 def require_target(target: Session, plans: Sequence[TablePlan], task: str, found: str) -> TargetFacts:
     """As :func:`check_existing_target`; raises MERGED_TABLE_MISSING, which names the last plan, if the table does not
     exist. ``found``: where that is noticed."""
