@@ -56,6 +56,11 @@ EXACT_KINDS = frozenset(
 """Kinds of which equal values are the same bytes: not text ('a' = 'A' under most collations), not floats (0 = -0)."""
 
 
+_DISPLAY_WIDTH = re.compile(r"\(\d+\)")
+_WIDTH_KINDS = frozenset({ValueKind.INTEGER, ValueKind.YEAR})
+_LABEL_KINDS = frozenset({ValueKind.ENUM, ValueKind.SET})
+
+
 @dataclass(frozen=True, slots=True)
 class Column:
     """One column. ``type_text`` is information_schema's COLUMN_TYPE, e.g. "int(10) unsigned". ``written_as``: the type
@@ -74,6 +79,16 @@ class Column:
     auto_increment: bool = False
     length: int = 0  # BINARY(n): n (the binlog strips trailing zeros), INET4: 4, INET6 and UUID: 16; else 0
     written_as: str = ""
+
+    def comparable(self, *, with_collation: bool) -> Column:
+        """The column without what servers of different kinds and versions describe differently."""
+        text = self.type_text
+        if self.kind in _LABEL_KINDS:
+            text = ""
+        elif self.kind in _WIDTH_KINDS:
+            text = _DISPLAY_WIDTH.sub("", text).replace(" zerofill", "")
+        charset = "utf8mb3" if self.charset == "utf8" else self.charset
+        return replace(self, type_text=text, charset=charset, collation=self.collation if with_collation else "")
 
 
 def type_size(type_text: str) -> int:

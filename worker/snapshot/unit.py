@@ -65,12 +65,16 @@ class SnapshotUnit:
         scope: TableScope | None = None,
         check_end: Callable[[RelayOffset], None] | None = None,
         cascades: CascadeKeys = _NO_CASCADES,
+        *,
+        computed: bool = False,
     ) -> None:
         """``plans``: of the tables to copy; their target tables exist (worker/target/tables/make_targets.py).
         ``valid_from``: positions at which the tables have these structures, by number. ``scope``: the tables whose
         statements no fix-up may ignore; None: all tables of the rules. ``check_end``: raises the coded error if the
         task ends before that offset: no chunk may hold changes up to there.
-        ``cascades``: a table that they change is copied after the tables whose rows change it."""
+        ``cascades``: a table that they change is copied after the tables whose rows change it. ``computed``: the target
+        has computed the structures after statements, and may describe them in other words than the source."""
+        self._computed = computed
         self._check_end = check_end
         self._cascades = cascades
         config = context.config
@@ -311,7 +315,7 @@ class SnapshotUnit:
         names = [(table.schema, table.name) for table in tables]
         found = {(table.schema, table.name): table for table in read_tables(source, names, source=self._source_id)}
         changed = [(plan, found.get((plan.table.schema, plan.table.name))) for plan in self._plans]
-        changed = [(plan, now) for plan, now in changed if now is None or structure_difference(plan.table, now)]
+        changed = [(plan, now) for plan, now in changed if now is None or self._difference(plan.table, now)]
         if not changed:
             return
         watch.locate(current_position(source, server_info(source)))
@@ -328,7 +332,10 @@ class SnapshotUnit:
             }
             if now is None:
                 raise errors.snapshot.TABLE_GONE(**names_of)
-            raise errors.snapshot.STRUCTURE_CHANGED(**names_of, difference=structure_difference(table, now))
+            raise errors.snapshot.STRUCTURE_CHANGED(**names_of, difference=self._difference(table, now))
+
+    def _difference(self, recorded: Table, now: Table) -> str:
+        return structure_difference(recorded, now, computed=self._computed)
 
     def _check_complete(self, watch: StatementWatch, stop: StopSignal) -> None:
         """Check at the servers that every chunk is loaded, apart from tables whose copy is interrupted."""
@@ -383,11 +390,12 @@ def interrupted_copies_of(
     return found
 
 
-def structure_difference(before: Table, now: Table) -> str:
-    """Describes how the structure of a table's rows changed; "" when it did not. Further keys do not matter."""
-    if before.columns != now.columns:
-        old = {column.name: column for column in before.columns}
-        new = {column.name: column for column in now.columns}
+def structure_difference(before: Table, now: Table, *, computed: bool = False) -> str:
+    """Describes how the structure of a table's rows changed; "" when it did not. Further keys do not matter.
+    ``computed``: see :class:`SnapshotUnit`."""
+    old = {column.name: _compared(column, computed=computed) for column in before.columns}
+    new = {column.name: _compared(column, computed=computed) for column in now.columns}
+    if list(old.items()) != list(new.items()):
         parts = [f"column {name} is gone" for name in old if name not in new]
         parts += [f"column {name} is new" for name in new if name not in old]
         parts += [
@@ -399,6 +407,10 @@ def structure_difference(before: Table, now: Table) -> str:
     if before.key != now.key:
         return "the key is another one"
     return ""
+
+
+def _compared(column: Column, *, computed: bool) -> Column:
+    return column.comparable(with_collation=False) if computed else column
 
 
 def _column_text(column: Column) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import time
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from shardmerge.proto.errors import ShardmergeError
 from shardmerge.proto.log import get_logger
@@ -20,7 +20,7 @@ from shardmerge.worker.core.mysql.target_dialect import ServerKind, TargetDialec
 from shardmerge.worker.core.position import RelayOffset
 from shardmerge.worker.core.sql.table_text import UnreadableCreateTable
 from shardmerge.worker.core.stop_signal import StopSignal
-from shardmerge.worker.core.table import Column, ValueKind
+from shardmerge.worker.core.table import Column
 from shardmerge.worker.ddl.structure.schema_tracker import Tracked
 from shardmerge.worker.relay.model import Statement
 from shardmerge.worker.rules.table_scope import TableName
@@ -32,10 +32,7 @@ _LOCATE_SECONDS = 10.0
 _MOST_KNOWN = 1000
 _RETRY_SECONDS = 60.0
 """A source that does not answer is not asked for each of many statements."""
-_DISPLAY_WIDTH = re.compile(r"\(\d+\)")
 _DROPS_SCHEMA = re.compile(r"\bDROP\b.*\b(DATABASE|SCHEMA)\b", re.IGNORECASE | re.DOTALL)
-_WIDTH_KINDS = frozenset({ValueKind.INTEGER, ValueKind.YEAR})
-_LABEL_KINDS = frozenset({ValueKind.ENUM, ValueKind.SET})
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +108,7 @@ def difference(computed: Tracked, present: Tracked, *, like_target: bool) -> tup
     for mine, other in zip(ours.columns, theirs.columns, strict=True):
         if mine.written_as:
             continue  # the target keeps another type for a while
-        if _shape(mine, with_collation=like_target) != _shape(other, with_collation=like_target):
+        if mine.comparable(with_collation=like_target) != other.comparable(with_collation=like_target):
             return _described(mine), _described(other)
         if like_target:
             items = [_item(*each) for each in ((computed, mine), (present, other))]
@@ -131,17 +128,6 @@ def _charset(collation: str) -> str:
 def _item(tracked: Tracked, column: Column) -> str:
     """The column's definition without its collation, which MySQL prints or leaves out for equal columns."""
     return retyped_item(tracked.creation.text, column.name, column.type_text, column.type_text)
-
-
-def _shape(column: Column, *, with_collation: bool) -> Column:
-    """The column without what servers of different versions describe differently."""
-    text = column.type_text
-    if column.kind in _LABEL_KINDS:
-        text = ""
-    elif column.kind in _WIDTH_KINDS:
-        text = _DISPLAY_WIDTH.sub("", text).replace(" zerofill", "")
-    charset = "utf8mb3" if column.charset == "utf8" else column.charset
-    return replace(column, type_text=text, charset=charset, collation=column.collation if with_collation else "")
 
 
 def _described(column: Column) -> str:

@@ -238,7 +238,7 @@ class RestOfCopy:
         starts = {number: item.resume_at for number, item in left.items()}
         shown = _names(plan.table for plan in plans)
         check_end = self._end.checker(shown) if self._end is not None else None
-        unit = SnapshotUnit(context, plans, starts, TableScope(context.rules, only=names), check_end)
+        unit = SnapshotUnit(context, plans, starts, TableScope(context.rules, only=names), check_end, computed=True)
         self._set_running(_Running(shown, unit))
         match unit.run(stop):
             case Finished():
