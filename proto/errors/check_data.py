@@ -71,7 +71,8 @@ TARGET_ROWS_BESIDE = _define(
     message="{target} holds rows of which the task has no record, outside of the ids that `partition id` gives to the "
     "shard tables of this source",
     workaround="Nothing to do if another source or another task writes them: they do not collide with this source's. "
-    "compare may count them as extra rows.",
+    "compare may count them as extra rows. Tasks with one meta-schema do not drop columns of each other's rows "
+    "(50074); those with different ones do.",
 )
 COLLATION_COARSER = _define(
     12061,

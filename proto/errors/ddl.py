@@ -194,14 +194,15 @@ LOCK_CONFLICT = _define(
     "them can run at the target. The first, of source {owner}: {statement} — but shard table(s) {tables} have another "
     "one, at {position} of source {source}: {other} — this wait is the DDL lock {lock}",
     workaround="Nothing is lost: these shard tables wait with their rows, and all other tables are applied. Choose "
-    "one. (1) `dmctl shard-ddl-lock unlock '{lock}'` runs the first statement at the target; if it drops a column, the "
-    "rows of the other tables lose what they have in it. The other statement then waits for a decision of its own. If "
-    "the target has all or a part of it already, because one statement at one table is several at another: do not run "
-    "it; run only the part that is missing at the target by hand, and continue as in (2). (2) "
+    "one. (1) `dmctl shard-ddl-lock unlock '{lock}'` runs the first statement at the target; if it drops, renames or "
+    "narrows a column, the rows of the other tables lose what they have in it. The other statement then waits for a "
+    "decision of its own. If the target has all or a part of it already, because one statement at one table is several "
+    "at another: do not run it; run only the part that is missing at the target by hand, and continue as in (2). (2) "
     "Change the target table by hand so that it fits the rows of all shard tables; then `dmctl shard-ddl-lock unlock "
     "'{lock}' -f` lets the tables continue without the statement; give it again for each further statement of which "
-    "the target has everything. (3) Take the shard tables out of the task: `dmctl "
-    "update-task <file>`, or `dmctl stop-task {task} -s {source}` for all tables of the source.",
+    "the target has everything. (3) Take the shard tables out of the task: `dmctl update-task <file>`, or `dmctl "
+    "stop-task {task} -s {source}` for all tables of the source. After (1) or (2), when query-status shows the task "
+    "as synced, `dmctl compare {task} --repair` gives the rows the values of their sources.",
 )
 LOCK_UNKNOWN = _define(
     50102,

@@ -211,7 +211,9 @@ TARGET_TABLE_DIFFERS = _define(
     message="source {source}: target table {target_schema}.{target_table} does not fit: {differences}",
     workaround="ALTER the target table so that it holds every value of all its shard tables and has a unique key over "
     "the mapped key, or correct the column mapping (update-task); then `dmctl resume-task {task} -s {source}`. Do not "
-    "drop or empty a table that has rows: those of other sources would be lost. If no type holds the values of all "
+    "drop or empty a table that has rows: those of other sources would be lost. If another task or program has removed "
+    "a column, its values are lost, too: when query-status shows the task as synced, `dmctl compare {task} --repair` "
+    "copies them. If no type holds the values of all "
     "shard tables (check-task shows them with code 12105), change the shard table instead: before the copy of source "
     "{source} has begun (task-mode all or full), the same command reads the structures of its tables again.",
 )

@@ -123,8 +123,10 @@ class DdlLockCommands:
             statements = parked.statement if request.action == "exec" else ""
             self.binlog.override(target.task, member.source, given_place(parked.position), kind, statements, state)
         names = ", ".join(f"{member.source} `{member.schema}`.`{member.table}`" for member in wanted)
-        result = "runs the statement of" if request.action == "exec" else "does not run the statement of"
-        return pb.UnlockDDLLockResponse(result=True, msg=f"the target {result} {names}")
+        if request.action == "exec":
+            return pb.UnlockDDLLockResponse(result=True, msg=f"the target runs the statement of {names}")
+        repair = f"when the task is synced, `dmctl compare {target.task} --repair` repairs rows that differ by this"
+        return pb.UnlockDDLLockResponse(result=True, msg=f"the target does not run the statement of {names}; {repair}")
 
 
 def _shard_modes(state: State) -> dict[str, str]:
