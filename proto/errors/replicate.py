@@ -60,8 +60,9 @@ TARGET_WENT_BACK = _define(
     "target-went-back",
     scope=Scope.TARGET,
     level=Level.MEDIUM,
-    message="task {task}, source {source}: the records at the target {host}:{port} are older than those of this run "
-    "(epoch {epoch}, at the target {recorded}), and no other run has taken over: the target has lost transactions",
+    message="task {task}, source {source}: the records at the target {host}:{port} are not those that this run has "
+    "written (epoch {epoch}, at the target {recorded}), and no newer run has taken over: most likely the target has "
+    "lost transactions",
     workaround="The task continues by itself from the place that the target has, and applies again what was lost. It "
     "follows a fail-over to a replica that lagged, or a restored backup: rows of other programs may be lost, too. When "
     "query-status shows the task as synced, `dmctl compare {task}` shows that no row differs.",
