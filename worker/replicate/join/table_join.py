@@ -390,11 +390,9 @@ def joining_plans(
         coded_errors(endpoint, Side.SOURCE, source_id),
     ):
         with coded_errors(context.target_endpoint, Side.TARGET, "target"):
-            begun = ddl_progress.has_begun_statement(target, context.who)
-            creations = ddl_progress.read_creations(target, context.who, numbers)
-        if begun:
-            with coded_errors(context.target_endpoint, Side.TARGET, "target"):
+            if ddl_progress.has_begun_statement(target, context.who):
                 return unchecked_plans(context.rules, source_id, context.tables, target, numbers, one_lane)
+            creations = ddl_progress.read_creations(target, context.who, numbers)
         return make_plans(
             context.rules,
             source_id,

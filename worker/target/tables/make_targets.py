@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import groupby
 from types import MappingProxyType
@@ -84,6 +84,12 @@ def recorded_plans(
     return tuple(replace(plan, one_lane=plan.target_name in one_lane) for plan in made)
 
 
+def _by_target(plans: Iterable[TablePlan]) -> Iterator[list[TablePlan]]:
+    """The plans of each target table."""
+    for _, group in groupby(sorted(plans, key=lambda plan: plan.target_name), key=lambda plan: plan.target_name):
+        yield list(group)
+
+
 def unchecked_plans(
     rules: Rules,
     source_id: str,
@@ -96,9 +102,7 @@ def unchecked_plans(
     are not checked. ``one_lane``: names of targets that have one lane in any case. Raises ``pymysql.MySQLError`` and
     the rules' errors."""
     made: list[TablePlan] = []
-    plans = plans_for(rules, source_id, tables, shards)
-    for _, group in groupby(sorted(plans, key=lambda plan: plan.target_name), key=lambda plan: plan.target_name):
-        same = list(group)
+    for same in _by_target(plans_for(rules, source_id, tables, shards)):
         alone = same[0].target_name in one_lane or needs_one_lane(target, same)
         made.extend(replace(plan, one_lane=alone) for plan in same)
     return tuple(sorted(made, key=lambda plan: plan.shard))
@@ -127,8 +131,7 @@ def make_plans(
     plans = plans_for(rules, source_id, tables, shards)
     check_partitions(plans)
     made: list[TablePlan] = []
-    for _, group in groupby(sorted(plans, key=lambda plan: plan.target_name), key=lambda plan: plan.target_name):
-        same = list(group)
+    for same in _by_target(plans):
 
         def ensure(same: list[TablePlan] = same) -> TargetFacts:
             return ensure_target(
