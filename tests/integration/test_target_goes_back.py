@@ -46,6 +46,15 @@ class Rig:
         [(epoch,)] = self.target.query(f"SELECT epoch FROM dm_meta.subtask WHERE task = '{NAME}'")
         return int(str(epoch))
 
+    def lanes(self) -> int:
+        [(lanes,)] = self.target.query(f"SELECT COUNT(*) FROM dm_meta.lane_checkpoint WHERE task = '{NAME}'")
+        return int(str(lanes))
+
+    def passed(self) -> bool:
+        """Whether a statement is recorded as executed."""
+        [(statements,)] = self.target.query(f"SELECT COUNT(*) FROM dm_meta.statement_passed WHERE task = '{NAME}'")
+        return int(str(statements)) > 0
+
     def keep_data(self) -> Path:
         kept = self.target.directory / "kept"
         self.target.shut_down()
@@ -89,4 +98,26 @@ def test_what_was_lost_is_applied_again(rig: Rig, *, writes: bool) -> None:
     assert rig.family.verdict().differences == 0
     [log] = [worker.log.read_text(encoding="utf-8") for worker in rig.cluster.workers]
     assert "target-went-back" in log
+    rig.cluster.dmctl("stop-task", NAME)
+
+
+def test_a_lost_statement_is_executed_again(rig: Rig) -> None:
+    """The lost transaction is the last one: no lane has committed anything after the statement."""
+    kept, hooks = rig.keep_data(), rig.cluster.hooks
+    rig.settle()
+    moments = [f"lane{lane}.commit" for lane in range(rig.lanes())]
+    for moment in moments:
+        hooks.hold(moment)
+    rig.source.execute(f"TRUNCATE TABLE {NAME}_01.order_01")
+    until(rig.passed, "the statement is recorded", 60)
+    epoch = rig.epoch()
+    assert rig.family.verdict().differences == 0
+    rig.go_back(kept)
+    assert rig.family.verdict().differences > 0
+    hooks.release_all()
+    until(lambda: rig.epoch() > epoch, "a later run has taken over", 120)
+    rig.cluster.wait_replicating(NAME)
+    rig.settle()
+    verdict = rig.family.verdict()
+    assert verdict.differences == 0, verdict
     rig.cluster.dmctl("stop-task", NAME)

@@ -58,6 +58,7 @@ from shardmerge.worker.rules.reference_check import wrongly_mapped
 from shardmerge.worker.rules.table_scope import TableName
 from shardmerge.worker.target.quarantine import held_store as quarantine
 from shardmerge.worker.target.records import (
+    checkpoint,
     ddl_progress,
     dropped_columns,
     executed_locks,
@@ -516,6 +517,7 @@ class StatementDriver:
             online_records.write(inner, who, executed.shadow_records)
             interrupted_copies.forget(inner, who, uncopied)
             ddl_progress.write_passed(inner, who, stream, StatementPlace.of(statement))
+            checkpoint.count_statement(inner, who, stream)
             for target in sorted(executed.joined):
                 executed_locks.forget_structure(inner, *who[:2], target)
             for subject in sorted(executed.subjects):

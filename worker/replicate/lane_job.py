@@ -220,7 +220,9 @@ class LaneJob:
             windows, later = tables.windows, later_plans(tables.later)
             self._edges = _edges(windows, later)
             plans = (*tables.plans_in_order, *tables.timed_plans)
-            change, current = LaneChange.between(current, plans, self._scope(), windows, later)
+            change, current = LaneChange.between(
+                current, plans, self._scope(), windows, later, is_statement=isinstance(place, Statement)
+            )
             self._context.compiled.admit((*change.plans, *(item.plan for item in later)))
             coordinator.resume(place, change.to_bytes())
 

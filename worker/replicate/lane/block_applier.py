@@ -161,6 +161,8 @@ class BlockApplier:
 
     def change_plans(self, change: LaneChange) -> None:
         """Continue after a barrier with other plans. Only right after a commit."""
+        if change.is_statement:
+            self._committed = self._next = replace(self._committed, seq=self._committed.seq + 1)
         self._rows.change_plans(change)
         self._read_held()  # also those of tables that have joined
 

@@ -73,7 +73,8 @@ class LaneChange:
 
     ``number``: of the change, from 1. ``removed``: names without a plan from here on; ``plans``: new and changed ones.
     ``others``, ``only``: names by which these sets of the scope differ; None: ``only`` begins or ceases to be None,
-    with ``only_after`` from then on. ``windows``, ``later``: all that apply from here on.
+    with ``only_after`` from then on. ``windows``, ``later``: all that apply from here on. ``is_statement``:
+    the barrier is a statement, which the lane's checkpoint counts.
 
     It is sent in a stream's frame, pickled like the lanes' own task: both come from the same driver.
     """
@@ -86,6 +87,7 @@ class LaneChange:
     only_after: frozenset[TableName] | None = None
     windows: tuple[TableWindow, ...] = ()
     later: tuple[LaterPlan, ...] = ()
+    is_statement: bool = False
 
     @staticmethod
     def between(
@@ -94,6 +96,8 @@ class LaneChange:
         scope: TableScope,
         windows: tuple[TableWindow, ...] = (),
         later: tuple[LaterPlan, ...] = (),
+        *,
+        is_statement: bool = False,
     ) -> tuple[LaneChange, LanePlans]:
         """The change from ``before`` to these plans, scope (under the same rules), windows and later plans, and the
         plans after it."""
@@ -109,6 +113,7 @@ class LaneChange:
             None if same_kind else two,
             windows,
             later,
+            is_statement,
         )
         return change, after
 

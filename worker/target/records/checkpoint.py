@@ -23,7 +23,8 @@ class Checkpoint:
     starts there.
 
     ``position`` is the same position at the source, for use with another relay log (``relay_id``). ``seq`` counts the
-    lane's commits: a commit names the value that it found, so of two tasks with the same epoch only one can commit.
+    lane's commits and its stream's statements: a commit names the value that it found, so of two tasks with the same
+    epoch only one can commit, and none after a commit or a statement that the target has lost.
     """
 
     lane: int
@@ -100,9 +101,21 @@ def read_locked(
 def is_committed(
     connection: Session, who: SubtaskKey, lane: int, epoch: int, seq: int, stream: Stream = Stream.MAIN
 ) -> bool:
-    """Whether commit ``seq`` is the last one of the lane at the target."""
+    """Whether the target has commit ``seq`` of the lane, perhaps with statements after it that the lane does not know
+    yet."""
     found = subtask_rows.select(connection, who, stream.table, "`epoch`, `seq`", f"AND `lane` = {lane}")
-    return [tuple(map(int, row)) for row in found] == [(epoch, seq)]
+    return any(int(row[0]) == epoch and int(row[1]) >= seq for row in found)
+
+
+def count_statement(connection: Session, who: SubtaskKey, stream: Stream) -> None:
+    """A statement that the stream has executed counts as a commit of each of its lanes, inside the caller's
+    transaction: a lane whose target has lost the statement does not commit."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"UPDATE {quote_name(who.schema)}.`{stream.table}` SET `seq` = `seq` + 1 "
+            "WHERE `task` = %s AND `source` = %s",
+            (who.task, who.source),
+        )
 
 
 def insert(
