@@ -66,7 +66,7 @@ GRID_PART = os.environ.get("SHARDMERGE_GRID_PART", "")
 _OF_GRID = frozenset({"grid", "long"})
 _OF_OWN_COMMAND = frozenset({"tidb", "clusters", "versions"})
 """These need servers that only their own commands of tests/run.sh build or fetch."""
-_TURNS = 8
+_TURNS = 16
 """A default run has one of so many combinations of the parameters of an integration test, and of so many tests with the
 marker ``turns``."""
 _PROGRESS_SECONDS = 60.0

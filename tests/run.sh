@@ -290,7 +290,7 @@ if [ "$PART" = all ]; then
     say "run: with part $SHARDMERGE_GRID_PART of the grid: bash tests/run.sh grid $SHARDMERGE_GRID_PART"
 fi
 if [ "$PART" = all ] || [ "$PART" = check ]; then
-    # It uses one processor, the other checks use another one.
+    # It uses one processor, the other checks, and then the first unit tests, use another one.
     begin pyright pyright
     step "ruff check" ruff check .
     step "ruff format" ruff format --check .
@@ -300,7 +300,7 @@ if [ "$PART" = all ] || [ "$PART" = check ]; then
     [ "$PART" = all ] || step "alerts and dashboards" python -m pytest tests/unit/deploy -q -p no:xdist
     step "wheel" wheel
     step "wheel in use" wheel_in_use
-    finish pyright
+    [ "$PART" = all ] || finish pyright
 fi
 case $PART in
     all | integration | cases | grid | tidb | clusters | versions) share_classes ;;
@@ -317,6 +317,7 @@ case $PART in
     unit | integration | cases) step "$PART" tests "$PART" "$@" ;;
     all)
         step "unit" tests unit
+        finish pyright
         # One of the processes of the integration tests runs the cases that need Spark.
         step "integration" tests integration tests/integration tests/cases/test_spark_cases.py
         step "cases" tests cases tests/cases/test_cases.py

@@ -116,6 +116,7 @@ def _statement(result: pb.CheckResult, begin: str) -> str:
     return begin + result.instruction.partition(begin)[2].partition(";")[0]
 
 
+@pytest.mark.turns
 def test_connections(ends: Ends) -> None:
     assert "source s1 up to 10 of" in ends.passes("conn_number")
     before = {server: server.query("SELECT @@GLOBAL.max_connections")[0][0] for server in (ends.source, ends.target)}

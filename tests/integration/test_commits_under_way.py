@@ -60,6 +60,7 @@ def _stall_commits(source: Database, seconds: int) -> None:
     )
 
 
+@pytest.mark.turns
 def test_it_waits_for_a_commit_that_waits_for_a_replica(
     source: Database, session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -115,6 +115,7 @@ KEYS = {
 }
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("name", list(KEYS))
 def test_every_kind_of_key(
     source: Database, target: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
@@ -213,6 +214,7 @@ def test_a_changed_key_stops_one_table_only(
         run.stop()
 
 
+@pytest.mark.turns
 def test_tables_that_cannot_be_copied_do_not_delay_others(
     source: Database, target: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

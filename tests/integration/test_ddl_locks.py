@@ -36,6 +36,7 @@ def run(owner: Shards, lock: state.LockRecord) -> None:
     owner.tell()
 
 
+@pytest.mark.turns
 def test_a_ddl_comes_through_once_all_tables_have_come_to_it(rig: Rig) -> None:
     s1, s2 = rig.start("s1", "s2")
     assert rig.ask.ShowDDLLocks(pb.ShowDDLLocksRequest(task="t")).msg == "no DDL lock exists"
@@ -77,6 +78,7 @@ def test_a_ddl_comes_through_once_all_tables_have_come_to_it(rig: Rig) -> None:
         assert rig.log().count(said) == 1
 
 
+@pytest.mark.turns
 def test_a_conflict_is_reported_and_the_operator_resolves_it(rig: Rig) -> None:
     s1, s2 = rig.start("s1", "s2")
     s1.table("a").park("a", "ADD c", "S1").tell()
@@ -108,6 +110,7 @@ def test_a_conflict_is_reported_and_the_operator_resolves_it(rig: Rig) -> None:
     assert rig.lock_is(GATHERING, "ADD d").owner == "s2"
 
 
+@pytest.mark.turns
 def test_a_statement_free_of_conflicts_takes_the_place_of_one_that_is_not(rig: Rig) -> None:
     s1, s2 = rig.start("s1", "s2")
     s1.table("a").park("a", "ADD c", "S1").tell()
@@ -174,6 +177,7 @@ def test_no_source_runs_it_when_the_operator_decides_so(rig: Rig) -> None:
     assert "ddl lock unlocked" in rig.log()
 
 
+@pytest.mark.turns
 def test_a_master_that_is_started_anew_continues_in_every_stage(rig: Rig) -> None:
     s1, s2 = rig.start("s1", "s2")
     s2.table("b").tell()

@@ -157,6 +157,7 @@ def test_interrupted_and_then_without_the_setting(
     assert owed(target) == []
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize(
     ("existing", "rows", "statement"),
     [

@@ -82,6 +82,7 @@ def adder_of(rig: Rig, *, patient: bool = True, clock: Clock = CLOCK) -> IndexAd
     return IndexAdder(rig.target_endpoint, META, rig.config.task, targets, patient=patient, clock=clock)
 
 
+@pytest.mark.turns
 def test_added_after_the_load(source: Database, target: Database, tmp_path: Path) -> None:
     """The indexes are missing while rows are loaded, and later have the same order as at the source."""
     make(source)
@@ -121,6 +122,7 @@ def test_interrupted(source: Database, target: Database, tmp_path: Path, hooks: 
     assert owed(target) == 0
 
 
+@pytest.mark.turns
 def test_while_the_alter_of_a_killed_process_continues(
     source: Database, target: Database, tmp_path: Path, hooks: Hooks
 ) -> None:
@@ -203,6 +205,7 @@ def test_the_last_source_adds_them(source: Database, target: Database, tmp_path:
     assert indexes(target) == ALL
 
 
+@pytest.mark.turns
 def test_not_to_wait_adds_them_at_once(source: Database, target: Database, tmp_path: Path) -> None:
     """With load.defer-indexes off, missing indexes are added although another source still loads."""
     make(source)

@@ -138,6 +138,7 @@ SCRIPTS = {
 }
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize(
     ("name", "count"), [("made again", 2), ("made again", 3), ("there already", 1), ("another table gets the name", 1)]
 )

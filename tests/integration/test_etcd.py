@@ -87,6 +87,7 @@ def _lease_with_record(etcd: Etcd) -> Lease | None:
     return lease
 
 
+@pytest.mark.turns
 def test_lease_is_renewed(etcd: Etcd) -> None:
     def outlives_its_time() -> bool:
         """Return False if the lease was not renewed because this process was not scheduled; the test retries then."""
@@ -225,6 +226,7 @@ def test_watch_ticks_when_nothing_happens(etcd: Etcd) -> None:
         watcher.end()
 
 
+@pytest.mark.turns
 def test_watch_survives_kill_and_restart_of_etcd(own_server: Server) -> None:
     with own_server.client() as etcd:
         watcher = _Watcher(etcd, "/w/")

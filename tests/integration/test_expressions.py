@@ -212,6 +212,7 @@ def fill(session: Session, source: Database) -> TablePlan:
     return plan_of(table)
 
 
+@pytest.mark.turns
 @given(data=st.data())
 @settings(max_examples=300)
 def test_here_it_means_what_both_servers_mean(sides: Sides, data: st.DataObject) -> None:

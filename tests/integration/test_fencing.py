@@ -294,6 +294,7 @@ def _recorded(target: MariaDB) -> tuple[object, ...]:
     return dealing, *(state for (state,) in target.query("SELECT state FROM dm_meta.target_rename"))
 
 
+@pytest.mark.turns
 def test_a_rename_fences_the_earlier_run_and_is_settled(target: MariaDB) -> None:
     """The table that exists decides, and nothing is settled while a session may still rename it."""
     _prepare(target, 5)

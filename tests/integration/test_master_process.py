@@ -57,6 +57,7 @@ def test_ends_cleanly_and_leaves_no_member(master: Daemon, etcd: Etcd) -> None:
         assert [record.key for record in client.get_prefix("/").records] == [etcd_keys.SECRET_KEY]
 
 
+@pytest.mark.turns
 def test_takes_up_its_own_place_after_kill_9(master: Daemon) -> None:
     master.start()
     until(lambda: _leader(master.address) == "m1", "m1 leads")

@@ -140,6 +140,7 @@ def test_no_stream_begins_between_queued_statements(queue: Queue) -> None:
     run.stop()
 
 
+@pytest.mark.turns
 def test_joining_tables_have_as_many_lanes_as_slots_are_free(queue: Queue) -> None:
     queue.execute(*_inserts(10))
     for number in range(QUEUED):
@@ -157,6 +158,7 @@ def test_joining_tables_have_as_many_lanes_as_slots_are_free(queue: Queue) -> No
     run.stop()
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("moment", ["park_again.recording", "park_again.recorded"])
 def test_a_crash(queue: Queue, moment: str) -> None:
     queue.execute(*_inserts(10))

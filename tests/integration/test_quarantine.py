@@ -158,6 +158,7 @@ def test_one_key_waits_and_all_others_flow(rig: LaneRig) -> None:
     assert run.status().held_keys == 0
 
 
+@pytest.mark.turns
 def test_lanes_that_begin_know_what_is_held(rig: LaneRig) -> None:
     """Also when there are more lanes, and under `pause`."""
     _strict(rig)
@@ -264,6 +265,7 @@ def test_a_table_without_a_key_pauses(rig: LaneRig) -> None:
     _end(rig, rig.replicate(2))
 
 
+@pytest.mark.turns
 def test_a_statement_on_a_table_with_held_rows_is_not_passed(rig: LaneRig) -> None:
     _strict(rig)
     run = rig.replicate(2)
@@ -282,6 +284,7 @@ def test_a_statement_on_a_table_with_held_rows_is_not_passed(rig: LaneRig) -> No
     _end(rig, rig.replicate(2))
 
 
+@pytest.mark.turns
 def test_what_is_given_up_is_recorded(rig: LaneRig) -> None:
     _strict(rig)
     run = rig.replicate(2)
@@ -327,6 +330,7 @@ def test_what_was_given_up_does_not_come_back_over_another_row(rig: LaneRig) -> 
 # --- kills
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("times", [1, 2])
 def test_a_lane_is_killed_before_the_commit_that_holds(rig: LaneRig, hooks: Hooks, times: int) -> None:
     """kill -9 of the lane: the held change is recorded once, also a second change of the key."""
@@ -358,6 +362,7 @@ def _retry_alone(target: Endpoint) -> None:
         quarantine.retry(session, WHO, KeySelection(), safe_mode=False)
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("moment", ["quarantine.before_commit", "quarantine.committed"])
 def test_a_retry_is_killed(rig: LaneRig, hooks: Hooks, moment: str) -> None:
     """Before its commit nothing has changed, after it everything; lanes that wait for it continue."""

@@ -39,6 +39,7 @@ from tests.support.wait import until
 __all__ = ["mysql", "servers"]
 
 
+@pytest.mark.turns
 def test_it_begins_at_a_set_alone(servers: Servers) -> None:
     source = servers.server("source")
     create_table(source)
@@ -67,6 +68,7 @@ def test_it_begins_at_a_set_alone(servers: Servers) -> None:
     assert gtids(served(again)) == gtids(written(source))[-15:]
 
 
+@pytest.mark.turns
 def test_it_begins_at_the_end_while_transactions_commit(servers: Servers) -> None:
     """MySQL reports its GTID set and its file position at different moments: this may neither lose nor repeat a
     transaction."""
@@ -101,6 +103,7 @@ def test_it_begins_at_the_end_while_transactions_commit(servers: Servers) -> Non
     session.close()
 
 
+@pytest.mark.turns
 def test_it_continues_at_another_server_with_the_same_data(servers: Servers) -> None:
     old, new = servers.server("old"), servers.server("new")
     new.execute(*["FLUSH BINARY LOGS"] * 3)
@@ -234,6 +237,7 @@ def test_a_replica_that_lags_is_waited_for(servers: Servers) -> None:
     until(lambda: again.status().error is None, "the error is forgotten")
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("by_gtid", [True, False])
 @pytest.mark.parametrize("is_connected", [True, False])
 def test_a_server_that_lost_its_end_and_uses_its_gtids_again(

@@ -329,6 +329,7 @@ def test_a_full_disk(source: Database, tmp_path: Path) -> None:
         target.stop()
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_table_space_that_may_not_grow(source: Database, tmp_path: Path, kind: str) -> None:
     """1114, until an operator drops a table."""

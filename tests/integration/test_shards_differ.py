@@ -45,6 +45,7 @@ def test_types_without_a_common_one_are_refused_before_the_start(world: World) -
     cluster.dmctl("stop-task", "contradict")
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("mode", ["all", "full"])
 def test_structures_are_read_again_while_nothing_is_copied(world: World, mode: str) -> None:
     """The operator changes the shard table's type, and resumes the task."""
@@ -73,6 +74,7 @@ def test_structures_are_read_again_while_nothing_is_copied(world: World, mode: s
     cluster.dmctl("stop-task", name, check=False)
 
 
+@pytest.mark.turns
 def test_a_wider_type_is_no_contradiction(world: World) -> None:
     """Which source is first decides whether the created target fits: a warning, and create it by hand."""
     family, cluster = world.family("wider"), world.cluster

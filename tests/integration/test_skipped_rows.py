@@ -107,6 +107,7 @@ def test_all_rows_of_the_event_and_no_other(rig: LaneRig, hooks: Hooks) -> None:
     assert len(_recorded(rig)) == 20
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("moment", ["lane0.before_commit", "lane1.before_commit"])
 def test_killed_before_the_commit_that_records_them(rig: LaneRig, hooks: Hooks, moment: str) -> None:
     """kill -9 of a lane that has skipped its rows: they are recorded once, by the next run."""
@@ -128,6 +129,7 @@ def test_killed_before_the_commit_that_records_them(rig: LaneRig, hooks: Hooks, 
     assert _recorded(rig) == [f"`id` = {number}, `v` = 'much too long'" for number in range(10, 30)]
 
 
+@pytest.mark.turns
 def test_rows_without_a_key(rig: LaneRig) -> None:
     _narrow(rig, "log")
     rig.source.execute(

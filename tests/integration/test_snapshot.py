@@ -47,6 +47,7 @@ from tests.support.writer import Writer, create_tables, fill
 __all__ = ["servers", "source", "target"]
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("position", ["auto", "watermark"])
 def test_a_snapshot_under_writes_and_its_tail_give_the_source(
     source: Database, target: Database, tmp_path: Path, position: str
@@ -343,6 +344,7 @@ class _Waiting(TaskBody):
         return TaskDone()
 
 
+@pytest.mark.turns
 def test_a_copy_begins_with_the_free_slots_and_takes_those_that_become_free(
     source: Database, target: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -74,6 +74,7 @@ def _has_all_of(replica: Database, source: Database) -> bool:
     return replica.query(f"SELECT GTID_SUBSET('{executed(source)}', @@GLOBAL.gtid_executed)") == [(1,)]
 
 
+@pytest.mark.turns
 def test_the_same_server_at_another_address(servers: Servers) -> None:
     source = servers.server("source")
     create_table(source)

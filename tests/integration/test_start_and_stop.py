@@ -163,6 +163,7 @@ def test_ends_after_a_gtid_set(source: Database, target: Database, tmp_path: Pat
         assert error.spec is errors.replicate.STOP_WITHOUT_GTIDS
 
 
+@pytest.mark.turns
 def test_what_stops_at_a_time_and_what_starts_there_share_nothing(
     source: Database, target: Database, tmp_path: Path
 ) -> None:
@@ -274,6 +275,7 @@ def test_a_snapshot_cannot_end_before_it_was_taken(source: Database, target: Dat
         assert _ids(target) == [1, 2, 3]
 
 
+@pytest.mark.turns
 def test_a_snapshot_is_followed_up_to_a_time(source: Database, target: Database, tmp_path: Path) -> None:
     make_tables(source, TABLE)
     _insert(source, 1)

@@ -242,6 +242,7 @@ def test_a_mode_that_the_target_lacks(mode: str, clause: str, ends: Ends, tmp_pa
     assert f"sql_mode={mode}" in message and clause in message
 
 
+@pytest.mark.turns
 def test_a_timestamp_that_a_statement_does_not_name(ends: Ends, tmp_path: Path) -> None:
     """MySQL logs explicit_defaults_for_timestamp only for statements that declare a TIMESTAMP; others depend on it."""
     source, target = ends("mysql", "mysql")

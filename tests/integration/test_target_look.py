@@ -101,6 +101,7 @@ def test_an_idle_holder(server: Database) -> None:
     assert one.host.startswith("127.0.0.1")
 
 
+@pytest.mark.turns
 def test_a_holder_that_runs_a_statement(server: Database) -> None:
     """Its statement has no values, and is cut after 200 characters."""
     sleep = f"SELECT SLEEP(4), {', '.join(f'NULL AS column_{number}' for number in range(30))}"
@@ -143,6 +144,7 @@ def test_the_printed_grants_show_what_was_hidden(server: Database) -> None:
     assert [one.connection for wait in found.waits for one in wait.holders] == [holder]
 
 
+@pytest.mark.turns
 def test_a_statement_that_scans(server: Database) -> None:
     """The target table has lost its key. MariaDB shows it while the statement runs, MySQL when it has ended."""
     digits = "(SELECT 0 d UNION ALL SELECT 1 UNION ALL SELECT 2 UNION ALL SELECT 3 UNION ALL SELECT 4) "
@@ -241,6 +243,7 @@ def test_a_ddl_that_runs(server: Database) -> None:
         server.execute("DROP TABLE looks.slow")
 
 
+@pytest.mark.turns
 def test_a_slow_target_has_a_round_trip_before_the_rest(server: Database) -> None:
     with SlowLink(server.port) as link:
         link.delay = 0.3

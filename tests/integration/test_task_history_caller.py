@@ -82,6 +82,7 @@ def test_by_certificate(etcd: Etcd, make_master: Callable[..., Daemon], tmp_path
     _wait_for(etcd, ("pause-task", "alice"))
 
 
+@pytest.mark.turns
 def test_by_socket_and_by_address(etcd: Etcd, make_master: Callable[..., Daemon], tmp_path: Path) -> None:
     folder = tmp_path / "run"
     folder.mkdir(mode=0o700)

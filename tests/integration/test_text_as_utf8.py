@@ -117,6 +117,7 @@ def assert_same_text(source: Database, target: Database, table: str, order: str)
     assert ours
 
 
+@pytest.mark.turns
 def test_a_client_reads_the_same_text_of_every_character_set(pair: tuple[Database, Database], tmp_path: Path) -> None:
     source, target = pair
     has = {str(row[0]) for row in source.query("SHOW CHARACTER SET")}

@@ -70,6 +70,7 @@ def two_servers(flavor: type[Database], directory: Path) -> Generator[tuple[Data
         target.stop()
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("flavor", [MariaDB, MySQL])
 @pytest.mark.parametrize("position", ["auto", "watermark"])
 def test_history_and_changes_become_the_same(flavor: type[Database], position: str, tmp_path: Path) -> None:

@@ -97,6 +97,7 @@ def _edges(statements: tuple[str, ...], table: str, target: Database) -> list[st
     return list(statements)
 
 
+@pytest.mark.turns
 def test_every_type_arrives_bit_by_bit_through_snapshot_and_stream(
     pair: tuple[Database, Database], tmp_path: Path
 ) -> None:

@@ -160,7 +160,9 @@ BACK_AND_ON = (A, Ddl("C", "S0"), B)
     "rules",
     [
         pytest.param(Rules(the_same(THERE_AND_BACK, 1, 1), back=True), id="one table each"),
-        pytest.param(Rules(the_same(THERE_AND_BACK, 2, 1), back=True), id="two tables at a source"),
+        pytest.param(
+            Rules(the_same(THERE_AND_BACK, 2, 1), back=True), id="two tables at a source", marks=pytest.mark.long
+        ),
         pytest.param(Rules(the_same(THERE_AND_BACK, 1, 1), back=True, stale_views=True), id="old views"),
         pytest.param(Rules(the_same(BACK_AGAIN, 1, 1), back=True), id="twice", marks=pytest.mark.long),
         pytest.param(Rules(((THERE_AND_BACK,), ((),)), back=True), id="the other has no DDL"),

@@ -24,7 +24,7 @@ from tests.support.examples import examples
 from tests.unit.proto.config.samples import SOURCE, TASK
 
 ROOT = Path(__file__).parents[5]
-TRIALS = examples(2000)
+TRIALS = examples(1000)
 MEANING = {"value_error"}
 """Errors of the loader that are none of form: patterns, regular expressions, names of events, zones, addresses, PEM
 text, expressions, and keys that contradict each other within a block."""
