@@ -46,9 +46,9 @@ DDL_REFUSED = _define(
     workaround=f"The task has stopped right before the statement. Correct what the target reports and {_RESUME}. If "
     f"the target has the change already, {_SKIP}; {_REPAIR} corrects the values that the statement gives to rows. "
     f"Or {_REPLACE}. For the statement of a sharding-DDL lock, if the "
-    "target has a part of it already: run the rest at the target by hand. Then, and if no table of this source waits "
-    "at the lock any more, `dmctl shard-ddl-lock {task}` prints the lock's id, and `dmctl shard-ddl-lock unlock "
-    "'<lock>' --force-remove` lets all tables continue without the statement.",
+    "target has a part of it already: run the rest at the target by hand. Then, while a table of this source waits at "
+    "the lock, skip the statement as above. If none waits any more, `dmctl shard-ddl-lock {task}` prints the lock's "
+    "id, and `dmctl shard-ddl-lock unlock '<lock>' --force-remove` lets all tables continue without the statement.",
 )
 DDL_PART_REFUSED = _define(
     50069,

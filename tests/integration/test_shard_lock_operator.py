@@ -383,6 +383,56 @@ def test_a_new_table_with_a_column_that_only_the_waiting_statement_gives(world: 
     world.cluster.dmctl("stop-task", name)
 
 
+def test_the_target_has_a_part_of_the_statement(world: World) -> None:
+    """50004 at the owner, whose tables wait: the printed `binlog skip` is for the whole lock."""
+    name = "a_part"
+    family = world.family(name, tables=2)
+    _make(world, family, 1, 2)
+    world.cluster.start_task(family.task(extra="shard-mode: pessimistic\n"))
+    world.cluster.wait_replicating(name)
+    world.target.execute(f"ALTER TABLE {name}.orders {ADD}")
+    _give(world, family, f"{ADD}, ADD COLUMN more INT DEFAULT 8", (1, 1), (1, 2), (2, 1), (2, 2))
+    for source in (1, 2):
+        _insert(world, family, source, 2, "id, v, added, more", "2, 2, 3, 4")
+    operator = Operator(world.cluster, name, "")
+    refused = operator.stopped(errors.ddl.DDL_REFUSED.code)
+    assert "run the rest at the target by hand" in refused.way_out
+    world.target.execute(f"ALTER TABLE {name}.orders ADD COLUMN more INT DEFAULT 8")
+    operator.runs(refused, "binlog skip")
+    until(lambda: locks_of(world, name) == [], "the lock has come to its end")
+    _judge(world, family)
+    world.cluster.dmctl("stop-task", name)
+
+
+def test_an_update_with_a_table_that_has_the_structure_after_the_statement(world: World) -> None:
+    """The pre-check names the lock: when it has ended, the same command adds the table."""
+    name, mode = "new_structure", "shard-mode: pessimistic\n"
+    family = world.family(name, tables=2)
+    _make(world, family, 1)
+    world.cluster.start_task(_only(family, "order_01", mode))
+    world.cluster.wait_replicating(name)
+    _give(world, family, ADD, (1, 1))
+    _waits(world, name, 1)
+    for source in (1, 2):
+        _, server = world.sources[source - 1]
+        server.execute(f"CREATE TABLE {name}_01.order_02 (id BIGINT PRIMARY KEY, v INT, added INT NOT NULL DEFAULT 7)")
+        _insert(world, family, source, 2, "id, v, added", "1, 2, 3")
+    wanted = family.task(extra=mode)
+    refused = _update(world, name, wanted, check=False)
+    assert refused.code == 1
+    checks = cast("list[Json]", refused.json["checkResult"])
+    [differs] = {str(one["instruction"]) for one in checks if one["code"] == errors.check.TARGET_TABLE.code}
+    listed = Operator(world.cluster, name, "").runs(Printed(0, "", differs), "shard-ddl-lock").json["locks"]
+    assert [one["DDLs"] for one in listed]
+    _give(world, family, ADD, (2, 1))
+    until(lambda: locks_of(world, name) == [], "the lock has come to its end")
+    _update(world, name, wanted)
+    world.cluster.wait_joined(name)
+    _insert(world, family, 2, 2, "id, v, added", "2, 2, 4")
+    _judge(world, family)
+    world.cluster.dmctl("stop-task", name)
+
+
 def test_unlock_when_the_target_is_about_to_refuse(world: World) -> None:
     """The operator's decision arrives after the owner has read the lock, and before the target's error."""
     name = "refusing"

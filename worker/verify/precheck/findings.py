@@ -160,17 +160,23 @@ def _not_permitted(source: str, reason: str, item: str) -> ShardmergeError:
     return errors.check.CHECK_BROKEN(server=server, reason=reason, way_out=f"Grant what item {item} names.")
 
 
-def query_failed(source: str, error: pymysql.MySQLError, *, of_task: bool = True) -> ShardmergeError:
-    """The error of a check whose query the server refused. ``of_task``: a task file can leave the item out."""
+def what_to_correct(error: pymysql.MySQLError, otherwise: str) -> str:
+    """What an operator does about a query that a server refused. ``otherwise``: the end of the sentence, where the
+    server is the right one."""
     match kind_of(errno_of(error)):
         case ErrorKind.PRIVILEGE:
-            what = "Grant the privilege that the server's message names"
+            return f"Grant the privilege that the server's message names{otherwise}"
+        case ErrorKind.STORAGE:
+            return f"Make space at the server that has none{otherwise}"
         case ErrorKind.WRONG_SERVER:
-            what = errors.worker.ANSWER_REFUSED.workaround
+            return errors.worker.ANSWER_REFUSED.workaround
         case _:
-            what = "Correct what the server's message names, at the source or at the target"
-    otherwise = ", or skip the item with `ignore-checking-items`." if of_task else "."
-    way_out = what if what.endswith(".") else f"{what}{otherwise}"
+            return f"Correct what the server's message names, at the source or at the target{otherwise}"
+
+
+def query_failed(source: str, error: pymysql.MySQLError, *, of_task: bool = True) -> ShardmergeError:
+    """The error of a check whose query the server refused. ``of_task``: a task file can leave the item out."""
+    way_out = what_to_correct(error, ", or skip the item with `ignore-checking-items`." if of_task else ".")
     return errors.check.CHECK_BROKEN(
         server=f"source {source}",
         reason=f"{reason_of(error)} (errno {errno_of(error)})",

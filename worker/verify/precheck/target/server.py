@@ -11,17 +11,22 @@ from shardmerge.proto import errors
 from shardmerge.proto import worker_pb2 as pb
 from shardmerge.proto.errors import ShardmergeError
 from shardmerge.proto.listed_names import listed
+from shardmerge.proto.log import get_logger
 from shardmerge.worker.binlog.rows.row_filter import is_local
 from shardmerge.worker.core.mysql.connection import Session, dialect_of, endpoint_of, errno_of, rows, text_of
 from shardmerge.worker.core.mysql.create_table import charset_of
 from shardmerge.worker.core.mysql.server_errors import reason_of
+from shardmerge.worker.core.subtask_key import SubtaskKey
 from shardmerge.worker.core.table_plan import TablePlan
 from shardmerge.worker.rules.event_filter import EventFilterRules
+from shardmerge.worker.target.members.target_members import read_target_members
 from shardmerge.worker.target.tables.target_table import check_existing_target, created_collations, known_fallbacks
-from shardmerge.worker.verify.precheck.findings import Checklist, failed, warned
+from shardmerge.worker.verify.precheck.findings import Checklist, failed, warned, what_to_correct
 from shardmerge.worker.verify.precheck.source.grants import Grants
 from shardmerge.worker.verify.precheck.source.server import read_grants
 from shardmerge.worker.verify.precheck.target.expressions import check_expressions
+
+log = get_logger()
 
 _SHOWN_COLUMNS = 10
 
@@ -52,6 +57,12 @@ _WAYS_OUT = {
 }
 """Of errors by which a running task is paused: here there is no task to resume."""
 
+_WHILE_TABLES_WAIT = (
+    "Shard tables wait for each other at a sharding DDL of this target, which may give it what is missing: `dmctl "
+    "shard-ddl-lock {task}` lists the tables that have not reached it. Run the statement there, and give this command "
+    "again when the lock has ended. Otherwise: {otherwise}"
+)
+
 
 def check_target_server(
     checklist: Checklist, session: Session, plans: Sequence[TablePlan], subtask: config.SubTaskConfig
@@ -62,7 +73,8 @@ def check_target_server(
         merged.setdefault((plan.target_schema, plan.target_table), []).append(plan)
     groups = list(merged.values())
     checklist.run("target_privilege", lambda: _privileges(checklist.source, session, groups, subtask))
-    checklist.run("schema_of_shard_tables", lambda: _tables(checklist.source, session, groups))
+    who = SubtaskKey(subtask.meta_schema or "dm_meta", subtask.task, checklist.source)
+    checklist.run("schema_of_shard_tables", lambda: _tables(who, session, groups))
 
 
 def _privileges(
@@ -155,7 +167,8 @@ def _missing_privileges(grants: Grants, session: Session, firsts: list[TablePlan
     return list(lacking)
 
 
-def _tables(source: str, session: Session, groups: list[list[TablePlan]]) -> Iterator[pb.CheckResult]:
+def _tables(who: SubtaskKey, session: Session, groups: list[list[TablePlan]]) -> Iterator[pb.CheckResult]:
+    source = who.source
     yield from check_expressions(source, session, [plan for group in groups for plan in group])
     for plans in groups:
         reason: str
@@ -167,11 +180,24 @@ def _tables(source: str, session: Session, groups: list[list[TablePlan]]) -> Ite
             continue
         except ShardmergeError as error:
             reason, way_out = str(error), _WAYS_OUT.get(error.spec.code, error.workaround)
+            if error.spec is errors.replicate.TARGET_TABLE_DIFFERS and _waits_for_ddl(session, who, plans[0]):
+                way_out = _WHILE_TABLES_WAIT.format(task=who.task, otherwise=way_out)
         except pymysql.MySQLError as error:
             name = f"{plans[0].target_schema}.{plans[0].target_table}"
             reason = f"{name} cannot be read: {reason_of(error)} (errno {errno_of(error)})"
-            way_out = "Grant what the server's message names."
+            way_out = what_to_correct(error, "; then check-task again.")
         yield failed("schema_of_shard_tables", source, errors.check.TARGET_TABLE(reason=reason, way_out=way_out))
+
+
+def _waits_for_ddl(session: Session, who: SubtaskKey, plan: TablePlan) -> bool:
+    """Whether shard tables of the target of ``plan`` wait for each other at a sharding DDL of the task. False where its
+    records cannot be read: it has none before its first start."""
+    try:
+        members = read_target_members(session, who, of_task_alone=True)
+    except (pymysql.MySQLError, ShardmergeError) as error:
+        log.warning("records are not read for a check", task=who.task, source=who.source, error=str(error))
+        return False
+    return any(each.target == plan.target for each in members.parked)
 
 
 def _types(source: str, session: Session, plans: list[TablePlan]) -> Iterator[pb.CheckResult]:

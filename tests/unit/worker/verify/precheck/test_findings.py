@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from random import Random
 
+import pymysql
 import pytest
 
 from shardmerge.worker.binlog.gtid_set import GtidSet
 from shardmerge.worker.core.mysql.server_clock import ClockReading
 from shardmerge.worker.core.table import Column, ValueKind
 from shardmerge.worker.core.table_plan import ColumnPlan, PartitionId
+from shardmerge.worker.verify.precheck.findings import what_to_correct
 from shardmerge.worker.verify.precheck.id_ranges import highest_id
 from shardmerge.worker.verify.precheck.keys.key_samples import SAMPLES, offsets, places, samples_each
 from shardmerge.worker.verify.precheck.server_differences import collation_is_coarser, mode_differences
@@ -145,3 +147,13 @@ def test_many_tables_are_sampled_less() -> None:
     assert samples_each(1) == SAMPLES
     assert samples_each(100_000) == 3
     assert samples_each(400) == 10
+
+
+@pytest.mark.parametrize(
+    ("errno", "begin"),
+    [(1142, "Grant"), (1021, "Make space"), (1114, "Make space"), (1205, "Correct"), (1064, "Correct")],
+)
+def test_a_refused_query_names_what_its_number_means(errno: int, begin: str) -> None:
+    found = what_to_correct(pymysql.OperationalError(errno, "as the server puts it"), "; then check-task again.")
+    assert found.startswith(begin)
+    assert found.endswith("; then check-task again.")
