@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import cache
 
 import pymysql
 
@@ -17,10 +18,11 @@ from shardmerge.worker.core.mysql.connection import Session, dialect_of, endpoin
 from shardmerge.worker.core.mysql.create_table import charset_of
 from shardmerge.worker.core.mysql.server_errors import reason_of
 from shardmerge.worker.core.subtask_key import SubtaskKey
-from shardmerge.worker.core.table_plan import TablePlan
+from shardmerge.worker.core.table_plan import TablePlan, TargetTable
 from shardmerge.worker.rules.event_filter import EventFilterRules
 from shardmerge.worker.target.members.target_members import read_target_members
 from shardmerge.worker.target.tables.target_table import check_existing_target, created_collations, known_fallbacks
+from shardmerge.worker.unit.run_context import who_of
 from shardmerge.worker.verify.precheck.findings import Checklist, failed, warned, what_to_correct
 from shardmerge.worker.verify.precheck.source.grants import Grants
 from shardmerge.worker.verify.precheck.source.server import read_grants
@@ -73,8 +75,7 @@ def check_target_server(
         merged.setdefault((plan.target_schema, plan.target_table), []).append(plan)
     groups = list(merged.values())
     checklist.run("target_privilege", lambda: _privileges(checklist.source, session, groups, subtask))
-    who = SubtaskKey(subtask.meta_schema or "dm_meta", subtask.task, checklist.source)
-    checklist.run("schema_of_shard_tables", lambda: _tables(who, session, groups))
+    checklist.run("schema_of_shard_tables", lambda: _tables(who_of(subtask), session, groups))
 
 
 def _privileges(
@@ -168,7 +169,7 @@ def _missing_privileges(grants: Grants, session: Session, firsts: list[TablePlan
 
 
 def _tables(who: SubtaskKey, session: Session, groups: list[list[TablePlan]]) -> Iterator[pb.CheckResult]:
-    source = who.source
+    source, waiting = who.source, cache(lambda: _targets_with_waiting_tables(session, who))
     yield from check_expressions(source, session, [plan for group in groups for plan in group])
     for plans in groups:
         reason: str
@@ -180,7 +181,7 @@ def _tables(who: SubtaskKey, session: Session, groups: list[list[TablePlan]]) ->
             continue
         except ShardmergeError as error:
             reason, way_out = str(error), _WAYS_OUT.get(error.spec.code, error.workaround)
-            if error.spec is errors.replicate.TARGET_TABLE_DIFFERS and _waits_for_ddl(session, who, plans[0]):
+            if error.spec is errors.replicate.TARGET_TABLE_DIFFERS and plans[0].target in waiting():
                 way_out = _WHILE_TABLES_WAIT.format(task=who.task, otherwise=way_out)
         except pymysql.MySQLError as error:
             name = f"{plans[0].target_schema}.{plans[0].target_table}"
@@ -189,15 +190,15 @@ def _tables(who: SubtaskKey, session: Session, groups: list[list[TablePlan]]) ->
         yield failed("schema_of_shard_tables", source, errors.check.TARGET_TABLE(reason=reason, way_out=way_out))
 
 
-def _waits_for_ddl(session: Session, who: SubtaskKey, plan: TablePlan) -> bool:
-    """Whether shard tables of the target of ``plan`` wait for each other at a sharding DDL of the task. False where its
-    records cannot be read: it has none before its first start."""
+def _targets_with_waiting_tables(session: Session, who: SubtaskKey) -> frozenset[TargetTable]:
+    """The targets whose shard tables wait for each other at a sharding DDL of the task. Empty where its records cannot
+    be read: it has none before its first start."""
     try:
         members = read_target_members(session, who, of_task_alone=True)
     except (pymysql.MySQLError, ShardmergeError) as error:
         log.warning("records are not read for a check", task=who.task, source=who.source, error=str(error))
-        return False
-    return any(each.target == plan.target for each in members.parked)
+        return frozenset()
+    return frozenset(plan.target for plan in members.parked)
 
 
 def _types(source: str, session: Session, plans: list[TablePlan]) -> Iterator[pb.CheckResult]:
